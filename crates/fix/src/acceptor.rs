@@ -52,7 +52,7 @@ struct Connection {
 enum Held {
     /// The credentials of its Logon are being looked at.
     Proof(Vec<u8>),
-    /// Its Logon waits for the session of this place.
+    /// Its Logon waits for the session at this index.
     Logon(usize, Vec<u8>),
     /// It ends when the session's last messages have left, or at that time.
     Ending(usize, Ending, Nanos),
@@ -92,16 +92,16 @@ pub struct Acceptor<S> {
     index: FieldIndex,
     ahead: Option<Ahead>,
     refused: Option<RefusedLogon>,
-    /// What has happened.
+    /// Counters for the operator.
     pub counters: Counters,
 }
 
 /// A counterparty named a message of ours that was never sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ahead {
-    /// Its session's place.
+    /// Index of its session.
     pub session: usize,
-    /// The number it named.
+    /// Sequence number that it named.
     pub asked: u32,
     /// The number of the next message to be sent.
     pub next: u32,
@@ -110,9 +110,9 @@ pub struct Ahead {
 /// A Logon that was refused for what it says, whose credentials were right or of nobody.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RefusedLogon {
-    /// Whose it was: its session's place.
+    /// Index of its session.
     pub session: Option<usize>,
-    /// What was wrong, in words, as its sender was told.
+    /// Error, in words, as its sender was told.
     pub why: String,
 }
 
@@ -161,7 +161,7 @@ impl<S: Store> Acceptor<S> {
         self.connections.get(&conn).and_then(Connection::concerns)
     }
 
-    /// All connections, by id.
+    /// Ids of all connections.
     pub fn conns(&self) -> impl Iterator<Item = ConnId> {
         self.connections.keys().copied()
     }
@@ -171,7 +171,7 @@ impl<S: Store> Acceptor<S> {
         self.connections.contains_key(&conn)
     }
 
-    /// Connections now open.
+    /// Number of open connections.
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
@@ -181,7 +181,7 @@ impl<S: Store> Acceptor<S> {
         self.live.get(session).copied().flatten()
     }
 
-    /// A connection has come.
+    /// Handles a new connection.
     pub fn handle_connect(&mut self, now: Nanos, conn: ConnId) {
         let framer = Framer::new(self.limits.message_max);
         let backlog = Vec::new();
@@ -389,7 +389,7 @@ struct Door<'a, S, A> {
 }
 
 impl<S: Store, A: Application> Door<'_, S, A> {
-    /// All of `bytes`, unless a resend begins: then the rest waits.
+    /// Handles all of `bytes`, unless a resend begins: then the rest waits.
     fn take_in(
         &mut self,
         connection: &mut Connection,

@@ -16,7 +16,7 @@ use crate::value::{self, Places, StampWriter};
 /// Bytes of a page: an ExecutionReport has a third of them.
 const PAGE: usize = 1_024;
 
-/// What messages are written with: kept from one to the next.
+/// Buffers for writing messages, kept from one to the next.
 #[derive(Clone, Debug)]
 pub struct Pen {
     stamps: StampWriter,
@@ -57,7 +57,7 @@ pub(crate) fn beginning(begin_string: &str) -> Piece {
 #[derive(Debug)]
 pub struct Writer<'a> {
     page: &'a mut [u8; PAGE],
-    /// Bytes on the page.
+    /// Number of bytes written.
     at: usize,
     out: &'a mut Vec<u8>,
     stamps: &'a mut StampWriter,
@@ -128,13 +128,13 @@ impl<'a> Writer<'a> {
         (self.at, self.body) = (std::mem::take(&mut own.at), own.body);
     }
 
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     #[inline(always)]
     pub(crate) fn written(&self) -> usize {
         self.out.len() - self.start + self.at
     }
 
-    /// What has been written from `from` on, a count of [`Writer::written`].
+    /// Bytes written since `from`, a count of [`Writer::written`].
     #[inline(always)]
     pub(crate) fn since(&mut self, from: usize) -> &[u8] {
         if self.out.len() == self.start {
@@ -207,7 +207,7 @@ impl<'a> Writer<'a> {
         self.at += length;
     }
 
-    /// MsgType's value and MsgSeqNum.
+    /// Appends MsgType's value and MsgSeqNum.
     #[inline(always)]
     pub(crate) fn type_and_number(&mut self, msg_type: &[u8], seq: u32) {
         match (digits::short(msg_type), msg_type.len()) {
@@ -299,20 +299,20 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// One character.
+    /// Appends a character.
     #[inline(always)]
     pub fn char(&mut self, tag: Tag, char: u8) {
         let name = tag.text.len();
         self.put8(tag.word | (u64::from(char) | END << 8) << (8 * name), name + 2);
     }
 
-    /// Y or N.
+    /// Appends `Y` or `N`.
     #[inline(always)]
     pub fn flag(&mut self, tag: Tag, set: bool) {
         self.char(tag, if set { b'Y' } else { b'N' });
     }
 
-    /// A number.
+    /// Appends a number.
     #[inline(always)]
     pub fn uint(&mut self, tag: Tag, number: u64) {
         if number < 10_000_000 {
@@ -332,7 +332,7 @@ impl<'a> Writer<'a> {
         self.number(number.unsigned_abs());
     }
 
-    /// A price.
+    /// Appends a price.
     #[inline(always)]
     pub fn price(&mut self, tag: Tag, price: Price) {
         self.figure(tag, &Figure::new(price));
@@ -350,7 +350,7 @@ impl<'a> Writer<'a> {
         self.put16(figure.text, figure.length);
     }
 
-    /// `value` × 10^-`places`.
+    /// Appends `value` × 10^-`places`.
     pub fn decimal(&mut self, tag: Tag, value: i64, places: Places) {
         let (text, length) = value::decimal_text(value, places);
         self.name(tag);
@@ -430,9 +430,9 @@ impl<'a> Writer<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figure {
     pub(crate) price: Price,
-    /// With a separator.
+    /// Digits with the decimal separator.
     text: u128,
-    /// Of text and separator; 0: it is not in `text`.
+    /// Length of text and separator; 0: it is not in `text`.
     length: usize,
 }
 

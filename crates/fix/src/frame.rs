@@ -10,7 +10,7 @@ const START: &[u8] = b"8=FIX";
 /// `8=FIXT.1.1<SOH>9=1234567<SOH>`, with room to spare.
 const PREFIX_MAX: usize = 32;
 
-/// What the stream held.
+/// Result of looking for a message in the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
     /// `8=` to the end of `10=nnn<SOH>`, the length right; the rest is unchecked.
@@ -19,7 +19,7 @@ pub enum Frame<'a> {
     Garbled,
 }
 
-/// Cuts a stream.
+/// Cuts a stream into messages.
 #[derive(Clone, Debug)]
 pub struct Framer {
     buffer: Vec<u8>,
@@ -31,7 +31,7 @@ pub struct Framer {
 enum Step {
     Need,
     Message(usize),
-    /// Garbage up to here.
+    /// Drop this many bytes that are no message.
     Drop(usize),
     /// Garbage up to here, and on to the next trailer.
     Skip(usize),
@@ -56,7 +56,7 @@ impl Framer {
         taken.len()
     }
 
-    /// Bytes held.
+    /// Number of bytes held.
     pub fn held(&self) -> usize {
         self.buffer.len() - self.start
     }
@@ -117,7 +117,7 @@ fn prefix(bytes: &[u8]) -> Result<Option<(usize, usize)>, ()> {
     Ok(Some((begin + 1 + 2 + end + 1, length)))
 }
 
-/// What to do with bytes that should begin with a message.
+/// Decides about bytes that should begin with a message.
 fn look(bytes: &[u8], message_max: usize) -> Step {
     if !bytes.starts_with(START) {
         return match find(bytes, START) {

@@ -26,7 +26,7 @@ pub fn wire(text: &str) -> Vec<u8> {
     text.bytes().map(|byte| if byte == b'|' { SOH } else { byte }).collect()
 }
 
-/// What the samples are about.
+/// Instrument of the samples.
 pub fn instrument() -> Instrument {
     Instrument {
         id: InstrumentId(1),
@@ -43,7 +43,7 @@ pub fn now() -> Nanos {
     Nanos(AT.0 + Nanos::MILLI)
 }
 
-/// What the report tells.
+/// Execution that the sample report tells of.
 pub fn execution() -> Execution {
     Execution {
         kind: Some(ExecutionKind::Executed),
@@ -100,7 +100,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Everything ready; an error if the crate's own dictionaries are wrong.
+    /// Everything that a step needs; an error if the crate's own dictionaries are wrong.
     pub fn new() -> Result<Steps, DictionaryError> {
         Ok(Steps {
             order: wire(NEW_ORDER),

@@ -10,12 +10,12 @@ use crate::faq::shuffled;
 use crate::objective::Objective;
 use crate::polish::{spares, two_opt_for};
 
-/// How long to search.
+/// Settings of simulated annealing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnnealOptions {
-    /// Moves tried.
+    /// Number of moves that are tried.
     pub moves: u64,
-    /// Seed.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 

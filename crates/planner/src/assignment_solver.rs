@@ -8,7 +8,7 @@
 //! nothing; with it prices of one problem are a good start of another that differs little. Ties go
 //! to the lower index, so equal costs give equal answers everywhere.
 
-/// No group or column.
+/// Marks a column or group that is not assigned.
 const NONE: u32 = u32::MAX;
 
 /// Owner of the columns that no group needs.
@@ -17,7 +17,7 @@ pub const SPARE: u32 = u32::MAX - 1;
 /// Most columns a group takes at once.
 const BID: usize = 8;
 
-/// Columns compared at once.
+/// Number of columns that are compared at once.
 const LANES: usize = 4;
 
 /// A group met on the way of a path search.
@@ -44,7 +44,7 @@ pub struct AssignmentSolver {
     /// Units of each group, or of all it stands for.
     needed: Vec<u32>,
     queue: Vec<u32>,
-    /// What a bid looked up: columns by cost less price.
+    /// Columns that a bid looked up, by cost less price.
     cheapest: [(f64, u32); BID + 1],
     // A path search:
     /// Price of each column not settled yet, and less than everything of the others.

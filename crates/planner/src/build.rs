@@ -19,11 +19,11 @@ use crate::tree::{Shape, Tree};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Pick {
-    /// The least bad.
+    /// The candidates with the best scores.
     Best,
     /// The worst, to see what stragglers do.
     Worst,
-    /// Any, without probing.
+    /// Random candidates, without probing.
     Rand,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-/// How to build.
+/// Settings of a builder.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BuildOptions {
     /// Depth and fan-out.
@@ -59,22 +59,22 @@ pub struct BuildOptions {
     pub candidates: usize,
     /// Which of them to take.
     pub pick: Pick,
-    /// How they are ranked.
+    /// Strategy by which candidates are ranked.
     pub strategy: Strategy,
-    /// Seed of the slices.
+    /// Seed of the random choice of candidates.
     pub seed: u64,
 }
 
 /// A probe job to run: how far are these from that?
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Question {
-    /// The VM that sends.
+    /// VM that sends.
     pub parent: usize,
-    /// The VMs that listen.
+    /// VMs that receive.
     pub candidates: Vec<usize>,
 }
 
-/// A tree being built.
+/// Builds a tree layer by layer.
 #[derive(Clone, Debug)]
 pub struct Builder {
     options: BuildOptions,
@@ -170,7 +170,7 @@ impl Builder {
         Ok(self.asked.clone())
     }
 
-    /// So many VMs of the pool, at random.
+    /// Takes this many VMs from the pool at random.
     fn slice(&mut self, count: usize) -> Vec<usize> {
         for at in 0..count.min(self.pool.len()) {
             let with = at + self.rng.below((self.pool.len() - at) as u64) as usize;

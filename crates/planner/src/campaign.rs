@@ -29,14 +29,14 @@ pub enum JobKind {
     Parent,
     /// A tree: the first member sends, others forward, leaves listen.
     Mcast,
-    /// Everybody sends to everybody.
+    /// All VMs send to all.
     Lemon,
 }
 
-/// A job to run.
+/// A measurement to run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// Which measurement it is.
+    /// Kind of the measurement.
     pub kind: JobKind,
     /// VMs, the leader first; of a tree in breadth-first order.
     pub members: Vec<usize>,
@@ -44,12 +44,12 @@ pub struct Job {
     pub fanout: usize,
 }
 
-/// What one member heard from another.
+/// Probes that one member heard from another.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Heard {
     /// The sender's place among the members.
     pub from: usize,
-    /// Delays.
+    /// Summary of the delays.
     pub summary: Summary,
     /// Their distribution, at equal steps of probability.
     pub quantiles_ns: Vec<i64>,
@@ -57,7 +57,7 @@ pub struct Heard {
     pub deviations_ns: Vec<f64>,
 }
 
-/// What came of a job, gathered by its leader.
+/// Report of a job, gathered by its leader.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct JobReport {
     /// By member: what it heard; empty of one that listens to nobody.
@@ -68,12 +68,12 @@ pub struct JobReport {
     pub messages: Option<Messages>,
 }
 
-/// How a job ended.
+/// End of a job.
 #[derive(Clone, PartialEq, Debug)]
 pub enum JobEnd {
     /// The leader reported.
     Done(JobReport),
-    /// It did not, or refused.
+    /// The job failed; the reason.
     Failed(String),
 }
 
@@ -103,24 +103,24 @@ pub struct RunResult {
     pub run: Run,
     /// The tree; none when it could not be built.
     pub tree: Option<Tree>,
-    /// PARENT jobs it took.
+    /// Number of PARENT jobs.
     pub stages: usize,
     /// Evaluations.
     pub evaluations: Vec<Evaluation>,
-    /// What went wrong.
+    /// Errors, in words.
     pub notes: Vec<String>,
 }
 
-/// Everything that came out.
+/// Results of a campaign.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// The experiment as run.
+    /// Experiment that was run.
     pub experiment: Experiment,
     /// Names of the VMs by number.
     pub names: Vec<String>,
     /// VMs known to be slow, of a synthetic cloud.
     pub stragglers: Vec<usize>,
-    /// By run.
+    /// Results of the runs.
     pub runs: Vec<RunResult>,
     /// VMs that stopped answering.
     pub dead: Vec<usize>,
@@ -201,7 +201,7 @@ impl Campaign {
         self.results
     }
 
-    /// The mesh, once measured.
+    /// Delays between all pairs, once they are measured.
     pub fn mesh(&self) -> Option<&Hops> {
         self.mesh.as_ref()
     }

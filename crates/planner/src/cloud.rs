@@ -14,7 +14,7 @@ use crate::objective::Hops;
 use crate::stats::{Messages, Summary};
 use crate::tree::Tree;
 
-/// What a cloud is like.
+/// Model of a cloud.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CloudModel {
@@ -28,7 +28,7 @@ pub struct CloudModel {
     pub pair_sigma: f64,
     /// Sigma of the log-normal factor of each VM, one for sending and one for receiving.
     pub vm_sigma: f64,
-    /// VMs that are stragglers.
+    /// Number of VMs that are stragglers.
     pub stragglers: usize,
     /// What each end of a hop that is a straggler adds, in nanoseconds.
     pub straggler_ns: f64,
@@ -117,7 +117,7 @@ impl Cloud {
         cloud
     }
 
-    /// VMs.
+    /// Number of VMs.
     pub fn vms(&self) -> usize {
         self.straggler.len()
     }
@@ -148,7 +148,7 @@ impl Cloud {
         delay as u64
     }
 
-    /// What stragglers add to a hop, and its sigma.
+    /// Delay that stragglers add to a hop, and its sigma.
     fn straggling(&self, from: usize, to: usize) -> (f64, f64) {
         let ends = usize::from(self.straggler[from]) + usize::from(self.straggler[to]);
         let spread = if ends > 0 { self.model.straggler_spread } else { 1.0 };

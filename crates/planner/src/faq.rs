@@ -30,7 +30,7 @@ pub struct Qap {
     delay_back: Square,
 }
 
-/// How long to search.
+/// Settings of the search.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FaqOptions {
     /// Most Frank-Wolfe steps.
@@ -39,7 +39,7 @@ pub struct FaqOptions {
     pub tolerance: f64,
     /// Starts: the first at the barycentre, the others half way to a random assignment.
     pub starts: usize,
-    /// Seed of those.
+    /// Seed of the random starts.
     pub seed: u64,
     /// Ways to break ties at each start: VMs numbered as given, and in so many less one random
     /// orders. Symmetric problems have many ties.
@@ -53,12 +53,12 @@ impl Default for FaqOptions {
     }
 }
 
-/// A placement found.
+/// A placement that was found.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Placement {
     /// VM of each position.
     pub vms: Vec<usize>,
-    /// Its objective.
+    /// Value of the objective.
     pub cost: f64,
     /// Frank-Wolfe steps taken, over all starts.
     pub iterations: usize,
@@ -92,12 +92,12 @@ impl Qap {
         Qap { positions, edges, delay, delay_back }
     }
 
-    /// Positions.
+    /// Number of positions.
     pub fn positions(&self) -> usize {
         self.positions
     }
 
-    /// VMs.
+    /// Number of VMs.
     pub fn vms(&self) -> usize {
         self.delay.n()
     }
@@ -170,7 +170,7 @@ impl Qap {
     }
 }
 
-/// 0..n in random order.
+/// The numbers 0..n in random order.
 pub fn shuffled(n: usize, rng: &mut SplitMix64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..n).collect();
     for at in (1..n).rev() {
@@ -405,7 +405,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// f(Q).
+    /// Value of the objective at Q.
     fn cost_of_q(&self) -> f64 {
         let mut cost = 0.0;
         for &(k, l, load) in &self.groups.links {
@@ -496,7 +496,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// One group's row.
+/// Row of a group.
 fn row(of: &mut [f64], n: usize, group: u32) -> &mut [f64] {
     &mut of[group as usize * n..(group as usize + 1) * n]
 }

@@ -8,12 +8,12 @@ pub struct Square {
 }
 
 impl Square {
-    /// All entries alike.
+    /// A matrix with equal entries.
     pub fn filled(n: usize, with: f64) -> Square {
         Square { n, entries: vec![with; n * n] }
     }
 
-    /// Entry by entry.
+    /// A matrix whose entries a function gives.
     pub fn from_fn(n: usize, mut entry: impl FnMut(usize, usize) -> f64) -> Square {
         let mut entries = Vec::with_capacity(n * n);
         for row in 0..n {
@@ -22,7 +22,7 @@ impl Square {
         Square { n, entries }
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn n(&self) -> usize {
         self.n
     }
@@ -60,12 +60,12 @@ impl Square {
         self.entries[row * self.n + column] = to;
     }
 
-    /// Rows and columns exchanged.
+    /// The transposed matrix.
     pub fn transposed(&self) -> Square {
         Square::from_fn(self.n, |row, column| self.at(column, row))
     }
 
-    /// All entries finite.
+    /// Whether all entries are finite.
     pub fn is_finite(&self) -> bool {
         self.entries.iter().all(|entry| entry.is_finite())
     }

@@ -41,16 +41,16 @@ pub enum Goal {
 /// Every ordered pair of VMs: what a mesh measured.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Hops {
-    /// Median delay.
+    /// Median delays.
     pub median: Square,
-    /// Mean delay.
+    /// Mean delays.
     pub mean: Square,
-    /// Variance of the delay.
+    /// Variances of the delays.
     pub variance: Square,
 }
 
 impl Hops {
-    /// VMs.
+    /// Number of VMs.
     pub fn n(&self) -> usize {
         self.median.n()
     }

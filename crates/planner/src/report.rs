@@ -8,7 +8,7 @@ use crate::stats::Summary;
 /// A table: heads and rows of text.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Table {
-    /// What it shows.
+    /// Title of the table.
     pub title: String,
     /// Column heads.
     pub head: Vec<String>,
@@ -19,7 +19,7 @@ pub struct Table {
 /// A line of a drawing.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Line {
-    /// Its legend.
+    /// Name in the legend.
     pub name: String,
     /// Points in the order of x.
     pub points: Vec<(f64, f64)>,
@@ -32,9 +32,9 @@ pub struct Drawing {
     pub file: String,
     /// Title.
     pub title: String,
-    /// What x is.
+    /// Label of the x axis.
     pub x: &'static str,
-    /// What y is.
+    /// Label of the y axis.
     pub y: &'static str,
     /// Lines.
     pub lines: Vec<Line>,

@@ -13,7 +13,7 @@ use crate::tree::Tree;
 pub struct Layers {
     /// VMs of each layer; positions count through them.
     pub sizes: Vec<usize>,
-    /// What each VM adds to what passes through it.
+    /// Delay that each VM adds to what passes through it.
     pub delay: Vec<f64>,
 }
 
@@ -32,16 +32,16 @@ impl Objective for Layers {
     }
 }
 
-/// One VM for another.
+/// Replacement of one VM by another.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Replacement {
     /// Position of the tree that gets another VM, in breadth-first order.
     pub position: usize,
-    /// Who leaves.
+    /// VM that is replaced.
     pub old: usize,
-    /// Who comes.
+    /// VM that replaces it.
     pub new: usize,
-    /// What the objective loses by it, above 0 for a gain.
+    /// Decrease of the objective; above 0 for a gain.
     pub gain: f64,
 }
 

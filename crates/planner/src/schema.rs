@@ -18,17 +18,17 @@ pub const PROBES_MAX: u64 = 1 << 20;
 /// Most runs of an experiment.
 const RUNS_MAX: usize = 256;
 
-/// A whole experiment.
+/// An experiment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Experiment {
-    /// Its name, for reports.
+    /// Name, for reports.
     pub name: String,
     /// Seed of roots, slices and placements.
     pub seed: u64,
     /// Depth and fan-out of all trees.
     pub tree: Shape,
-    /// How jobs probe.
+    /// Settings of the probes.
     pub probes: Probes,
     /// The pool; empty for a local run.
     pub agents: Vec<Agent>,
@@ -42,13 +42,13 @@ pub struct Experiment {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
-    /// For people.
+    /// Name, for people.
     pub name: String,
     /// IPv4 address and port of its control channel (TCP); probes come to the same port (UDP).
     pub address: String,
 }
 
-/// How jobs probe.
+/// Settings of the probes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Probes {
@@ -68,9 +68,9 @@ pub struct Probes {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Local {
-    /// Agents.
+    /// Number of agents.
     pub vms: usize,
-    /// Its delays and stragglers.
+    /// Model of delays and stragglers.
     pub cloud: CloudModel,
 }
 
@@ -80,9 +80,9 @@ pub struct Local {
 pub enum Kind {
     /// The least bad of K candidates.
     Best,
-    /// The worst of them.
+    /// The candidates with the worst scores.
     Worst,
-    /// Any.
+    /// Random candidates.
     Rand,
     /// Placed as a whole from the mesh.
     Lemon,
@@ -97,9 +97,9 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// Its name, for reports.
+    /// Name, for reports.
     pub name: String,
-    /// How it comes about.
+    /// Kind of the run.
     pub kind: Kind,
     /// How candidates are ranked: WEIGHTED, P90, P50 or an expression.
     #[serde(default = "weighted")]
@@ -111,7 +111,7 @@ pub struct Run {
     /// LEMON places its root itself.
     #[serde(default = "random")]
     pub root: String,
-    /// What LEMON minimises.
+    /// Objective that LEMON minimises.
     #[serde(default)]
     pub goal: Goal,
     /// Evaluations of the tree; 0 only builds it.
@@ -149,7 +149,7 @@ impl Run {
         }
     }
 
-    /// What the builder takes, for runs that probe.
+    /// Choice of the builder, for runs that probe.
     pub fn pick(&self) -> Option<Pick> {
         match self.kind {
             Kind::Best => Some(Pick::Best),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::stats::Summary;
 
-/// Longest expression in bytes.
+/// Longest expression, bytes.
 pub const EXPRESSION_MAX: usize = 256;
 /// Deepest nesting of parentheses, signs and calls.
 const NESTING_MAX: usize = 24;
@@ -21,9 +21,9 @@ const NESTING_MAX: usize = 24;
 pub enum Strategy {
     /// 0.3 p90 + 0.7 stddev.
     Weighted,
-    /// The 90th percentile.
+    /// 90th percentile of the delays.
     P90,
-    /// The median.
+    /// Median of the delays.
     P50,
     /// An expression of the user's.
     Custom(Score),
@@ -82,11 +82,11 @@ impl<'de> Deserialize<'de> for Strategy {
     }
 }
 
-/// A parsed expression.
+/// A parsed score expression.
 #[derive(Clone, Debug)]
 pub struct Score {
     text: String,
-    /// In reverse Polish order.
+    /// Steps in reverse Polish order.
     steps: Vec<Step>,
 }
 
@@ -100,9 +100,9 @@ impl PartialEq for Score {
 /// Why an expression was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScoreError {
-    /// Byte in the expression.
+    /// Offset of the error, bytes.
     pub at: usize,
-    /// What is wrong there.
+    /// Error, in words.
     pub why: &'static str,
 }
 
@@ -167,7 +167,7 @@ impl Score {
         }
     }
 
-    /// Its value for a VM; may be no number.
+    /// Value for a VM; may be NaN.
     pub fn evaluate(&self, of: &Summary) -> f64 {
         // A step adds at most one value, so the stack is no longer than the expression.
         let mut stack = Vec::with_capacity(8);

@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 /// What one VM saw of a job: the figures that strategies may use.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// 90th percentile, in nanoseconds.
+    /// 90th percentile, ns.
     pub p90_ns: f64,
-    /// 75th percentile.
+    /// 75th percentile, ns.
     pub p75_ns: f64,
-    /// Median.
+    /// Median, ns.
     pub p50_ns: f64,
-    /// 25th percentile.
+    /// 25th percentile, ns.
     pub p25_ns: f64,
-    /// Mean.
+    /// Mean, ns.
     pub mean_ns: f64,
     /// Standard deviation (of the population).
     pub stddev_ns: f64,
-    /// Probes that arrived.
+    /// Number of probes that arrived.
     pub received: u64,
-    /// Probes that did not.
+    /// Number of probes that did not arrive.
     pub lost: u64,
 }
 
 impl Summary {
-    /// Of these delays; `expected` probes were sent. Reorders the samples.
+    /// Summary of these delays, of `expected` probes that were sent. Reorders the samples.
     pub fn of(samples: &mut [i64], expected: u64) -> Summary {
         let received = samples.len() as u64;
         let lost = expected.saturating_sub(received);
@@ -95,7 +95,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Of one series per leaf, message by message.
+    /// Statistics over messages, from one series per leaf.
     pub fn of(leaves: &[Vec<Option<i64>>], points: usize) -> Messages {
         let messages = leaves.iter().map(Vec::len).max().unwrap_or(0);
         let (mut oml, mut spread) = (Vec::with_capacity(messages), Vec::with_capacity(messages));

@@ -37,7 +37,7 @@ impl Shape {
         Some(total)
     }
 
-    /// All positions (N of the thesis).
+    /// Number of positions (N of the thesis).
     pub fn positions(&self) -> usize {
         self.checked_positions().unwrap_or(POSITIONS_MAX)
     }
@@ -106,7 +106,7 @@ impl Tree {
         self.vms.first().copied().unwrap_or_default()
     }
 
-    /// Where a VM stands.
+    /// Position of a VM.
     pub fn position(&self, vm: usize) -> Option<usize> {
         self.vms.iter().position(|at| *at == vm)
     }

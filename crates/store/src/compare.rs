@@ -48,17 +48,17 @@ impl std::fmt::Display for Difference {
 /// How much was compared, and what differs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Found {
-    /// Rows compared.
+    /// Number of rows compared.
     pub rows: u64,
-    /// Differences.
+    /// Number of differences.
     pub count: u64,
-    /// The first of them.
+    /// First differences.
     pub first: Vec<Difference>,
     most: usize,
 }
 
 impl Found {
-    /// Nothing yet; keeps the first `most` differences.
+    /// An empty result that keeps the first `most` differences.
     pub fn keeping(most: usize) -> Found {
         Found { most, ..Found::default() }
     }
@@ -126,7 +126,7 @@ struct Rows<'a> {
     over: bool,
 }
 
-/// Rows of a page.
+/// Rows per page.
 const PAGE: usize = 2_000;
 
 impl<'a> Rows<'a> {

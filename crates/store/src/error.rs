@@ -1,4 +1,4 @@
-//! Why a store refuses.
+//! Errors of a store.
 
 use std::fmt;
 
@@ -11,24 +11,24 @@ pub enum StoreError {
     Postgres(postgres::Error),
     /// A file that can't be removed, or put in the place of another.
     File(std::io::Error),
-    /// Tables of another program.
+    /// The tables are of another program.
     Foreign,
-    /// Its tables are of another version of the schema.
+    /// The tables are of another version of the schema.
     Schema {
-        /// That which is there.
+        /// Version that was found.
         found: i64,
     },
-    /// It was made of another log; what differs.
+    /// The store was made from another log; the difference.
     Origin(&'static str),
     /// The next input is not the one after the last; both positions.
     Gap(u64, u64),
     /// The log's reports up to where the store holds are not those that it was made of.
     Reports(u64),
-    /// Somebody else has fed it meanwhile.
+    /// Another process has fed it meanwhile.
     Moved(u64),
     /// A row that must be there is not; which table.
     Row(&'static str),
-    /// There is no store there yet.
+    /// There is no store.
     Missing,
 }
 

@@ -14,7 +14,7 @@ pub struct Progress {
     pub applied: u64,
     /// Engine time of it, ns since the epoch.
     pub t_last: u64,
-    /// Execution reports.
+    /// Number of execution reports.
     pub reports: u64,
     /// Digest of all of them.
     pub reports_digest: u64,
@@ -29,20 +29,20 @@ pub struct Progress {
 pub struct Batch {
     /// Orders, new and changed, each once.
     pub orders: Vec<Order>,
-    /// Trades.
+    /// Trades of the batch.
     pub trades: Vec<Trade>,
-    /// Cancels.
+    /// Cancels of the batch.
     pub cancels: Vec<Cancel>,
     /// Trades broken and corrected; after the trades.
     pub amendments: Vec<Amendment>,
-    /// Refused cancels.
+    /// Refused cancels of the batch.
     pub refusals: Vec<Refusal>,
     /// Inputs that they are of.
     pub inputs: u64,
 }
 
 impl Batch {
-    /// Rows in it.
+    /// Number of rows in it.
     pub fn rows(&self) -> usize {
         let changes = self.cancels.len() + self.amendments.len() + self.refusals.len();
         self.orders.len() + self.trades.len() + changes
@@ -103,7 +103,7 @@ impl Feeder {
         Ok(true)
     }
 
-    /// How far it is.
+    /// Position up to which it has read the log.
     pub fn progress(&self) -> Progress {
         Progress {
             applied: self.engine.applied(),
@@ -115,7 +115,7 @@ impl Feeder {
         }
     }
 
-    /// Rows that wait, about.
+    /// Approximate number of rows that wait.
     pub fn waiting(&self) -> usize {
         self.batch.rows() + self.row_builder.touched()
     }
@@ -136,7 +136,7 @@ impl Feeder {
         self.batch.clear();
     }
 
-    /// What the last input caused, for whoever compares.
+    /// Output of the last input, for comparisons.
     pub fn output(&self) -> &Output {
         &self.output
     }
@@ -146,7 +146,7 @@ impl Feeder {
         &self.engine
     }
 
-    /// Orders that are open.
+    /// Number of open orders.
     pub fn open_orders(&self) -> usize {
         self.row_builder.open()
     }

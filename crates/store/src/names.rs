@@ -28,7 +28,7 @@ pub(crate) fn time_in_force(of: TimeInForce) -> &'static str {
     }
 }
 
-/// Of an auction, or of continuous trading.
+/// Kind of a trade: of an auction, or of continuous trading.
 pub(crate) fn trade_kind(of: Liquidity) -> &'static str {
     match of {
         Liquidity::None | Liquidity::Added | Liquidity::Removed => "continuous",

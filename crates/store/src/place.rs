@@ -10,12 +10,12 @@ const SCHEMA: &str = "fairbell";
 /// Longest name of a schema: PostgreSQL cuts longer ones off.
 const SCHEMA_MAX: usize = 48;
 
-/// Where a store is.
+/// Location of a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// A file of SQLite's.
+    /// A SQLite file.
     File(PathBuf),
-    /// Tables on a server.
+    /// A PostgreSQL server.
     Server(ServerPlace),
 }
 
@@ -72,7 +72,7 @@ impl Place {
         self.file().is_none()
     }
 
-    /// A place beside it.
+    /// A location beside this one.
     pub fn beside(&self, end: &str) -> Place {
         match self {
             Place::File(path) => {
@@ -103,7 +103,7 @@ impl From<&Place> for Place {
     }
 }
 
-/// Without a password.
+/// Shows the location without a password.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -113,7 +113,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Without a password.
+/// Shows the server without a password.
 impl fmt::Debug for ServerPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let config = self.url.parse::<postgres::Config>().unwrap_or_default();

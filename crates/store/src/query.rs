@@ -19,13 +19,13 @@ pub const TRADE_STATES: [&str; 3] = ["made", "corrected", "broken"];
 /// Which rows are asked for; what is not said matches all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Filter {
-    /// Of this account: its number, login, CompID, or its firm.
+    /// Only of this account: number, login, CompID or firm.
     pub participant: Option<String>,
     /// On this instrument: symbol or number.
     pub instrument: Option<String>,
-    /// In this state.
+    /// Only in this state.
     pub state: Option<String>,
-    /// Not before, ns since the epoch.
+    /// Not before this time, ns since the epoch.
     pub since: Option<u64>,
     /// Before, ns since the epoch.
     pub until: Option<u64>,
@@ -36,7 +36,7 @@ pub struct Filter {
 /// One row of the orders, with the names of now.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OrderLine {
-    /// [`crate::Order::id`].
+    /// Id of the order: [`crate::Order::id`].
     pub id: i64,
     /// Place of its request in the log.
     pub seq: i64,
@@ -44,11 +44,11 @@ pub struct OrderLine {
     pub root: i64,
     /// The order it replaced.
     pub replaces: Option<i64>,
-    /// Whose: number, login and firm.
+    /// Number of the account.
     pub account: i64,
-    /// Its login.
+    /// Login of the account.
     pub participant: String,
-    /// Its firm.
+    /// Firm of the account.
     pub firm: String,
     /// The instrument's symbol.
     pub symbol: String,
@@ -60,27 +60,27 @@ pub struct OrderLine {
     pub cl_ord_id: String,
     /// `buy` or `sell`.
     pub side: String,
-    /// How it is priced.
+    /// Type of the order.
     pub order_type: String,
-    /// How long it lives.
+    /// Time in force.
     pub time_in_force: String,
-    /// Price, 1/10000.
+    /// Price, 1/10000 of the currency.
     pub price: i64,
     /// Stop price, distance or offset, 1/10000; 0: none.
     pub stop_price: i64,
     /// Lots open when it began.
     pub qty: i64,
-    /// Lots traded.
+    /// Traded quantity, lots.
     pub filled: i64,
-    /// Lots cancelled.
+    /// Cancelled quantity, lots.
     pub cancelled: i64,
-    /// Lots open.
+    /// Open quantity, lots.
     pub leaves: i64,
-    /// One of [`ORDER_STATES`].
+    /// State: one of [`ORDER_STATES`].
     pub state: String,
     /// Why it was refused, or lots of it cancelled last.
     pub reason: Option<String>,
-    /// Its public reference.
+    /// Public reference.
     pub order_ref: i64,
     /// The gateway it came through.
     pub gateway: i64,
@@ -95,13 +95,13 @@ pub struct OrderLine {
 /// One side of a trade.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PartyLine {
-    /// Its number.
+    /// Number of the account.
     pub account: i64,
-    /// Its login.
+    /// Login of the account.
     pub participant: String,
-    /// Its firm.
+    /// Firm of the account.
     pub firm: String,
-    /// [`crate::Order::id`].
+    /// Id of the order: [`crate::Order::id`].
     pub order: Option<i64>,
     /// The order's number.
     pub user_ref: i64,
@@ -112,7 +112,7 @@ pub struct PartyLine {
 /// One row of the trades, with the names of now.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TradeLine {
-    /// Its number.
+    /// Match number.
     pub match_number: i64,
     /// Place of the input that made it.
     pub seq: i64,
@@ -128,11 +128,11 @@ pub struct TradeLine {
     pub price: i64,
     /// Lots as they stand; 0 when broken.
     pub qty: i64,
-    /// Price as traded.
+    /// Price at which it was traded.
     pub traded_price: i64,
-    /// Lots as traded.
+    /// Quantity that was traded, lots.
     pub traded_qty: i64,
-    /// One of [`TRADE_STATES`].
+    /// State: one of [`TRADE_STATES`].
     pub state: String,
     /// Continuous trading, or which auction.
     pub kind: String,
@@ -140,20 +140,20 @@ pub struct TradeLine {
     pub aggressor: Option<String>,
     /// Feed position that prints it.
     pub feed_position: i64,
-    /// Who bought.
+    /// The buyer.
     pub buy: PartyLine,
-    /// Who sold.
+    /// The seller.
     pub sell: PartyLine,
 }
 
-/// What an account has in an instrument.
+/// Counts of an account in an instrument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Orders taken, replacements not counted.
     pub orders: i64,
-    /// Orders open.
+    /// Number of open orders.
     pub open_orders: i64,
-    /// Lots of them.
+    /// Open quantity of these, lots.
     pub open_lots: i64,
 }
 
@@ -378,7 +378,7 @@ pub enum Table {
     Trades,
     /// Cancels.
     Cancels,
-    /// Trades broken and corrected.
+    /// Trades that were broken or corrected.
     Amendments,
     /// Refused cancels.
     Refusals,

@@ -20,11 +20,11 @@ use crate::rows::{Amendment, Cancel, Order, OrderState, Party, Refusal, Terms, T
 pub(crate) struct RowBuilder {
     /// Open orders by account and number.
     open: HashMap<u64, Order>,
-    /// Those of them that changed, perhaps twice, perhaps no longer open.
+    /// Orders that changed, perhaps twice, perhaps closed meanwhile.
     touched: Vec<u64>,
     /// The side of a trade that was told first.
     half: Option<(ExecutionReport, Party)>,
-    /// Reports so far.
+    /// Number of reports so far.
     pub(crate) reports: u64,
     /// Digest of all of them.
     pub(crate) digest: Digest,
@@ -216,7 +216,7 @@ impl RowBuilder {
         });
     }
 
-    /// Both sides are told; one row says it.
+    /// Writes one row for an amended trade, of which both sides are told.
     fn amend(&mut self, input: &Input, report: &ExecutionReport, batch: &mut Batch) {
         let (seq, match_number) = (input.seq.0, report.match_number);
         let told = |last: &Amendment| last.seq == seq && last.match_number == match_number;
@@ -252,7 +252,7 @@ impl RowBuilder {
         self.touched.len()
     }
 
-    /// Orders that are open.
+    /// Number of open orders.
     pub(crate) fn open(&self) -> usize {
         self.open.len()
     }

@@ -8,20 +8,20 @@ use types::{
 /// Where an order is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OrderState {
-    /// It has open lots.
+    /// The order has open lots.
     Open,
-    /// All its lots traded, or what was left of it did.
+    /// The order was filled, or what was left of it was.
     Filled,
-    /// What was left of it was cancelled.
+    /// The rest of the order was cancelled.
     Cancelled,
-    /// Another one goes on instead of it.
+    /// The order was replaced by another one.
     Replaced,
-    /// It was never taken.
+    /// The order was rejected.
     Rejected,
 }
 
 impl OrderState {
-    /// Its word in the table.
+    /// Name of the state in the table.
     pub fn name(self) -> &'static str {
         match self {
             OrderState::Open => "open",
@@ -48,13 +48,13 @@ pub struct Order {
     pub account: AccountId,
     /// The instrument.
     pub instrument: InstrumentId,
-    /// Its number.
+    /// Number of the order.
     pub user_ref: UserRefNum,
     /// The participant's own identifier.
     pub cl_ord_id: ClOrdId,
     /// Side.
     pub side: Side,
-    /// What else was asked for.
+    /// Terms beside side, price and quantity.
     pub terms: Terms,
     /// Price, as it is now.
     pub price: Price,
@@ -62,21 +62,21 @@ pub struct Order {
     pub qty: Qty,
     /// Lots traded since; trades broken later count.
     pub filled: u64,
-    /// Lots cancelled since.
+    /// Quantity cancelled since, lots.
     pub cancelled: u64,
-    /// Lots open now.
+    /// Open quantity, lots.
     pub leaves: Qty,
-    /// Where it is in its life.
+    /// State.
     pub state: OrderState,
-    /// Why it was refused.
+    /// Reason of a rejection.
     pub reject: RejectReason,
     /// Why lots were cancelled last.
     pub cancel: CancelReason,
-    /// Its public reference when it began.
+    /// Public reference when it was entered.
     pub order_ref: OrderRef,
     /// The gateway that its request came through.
     pub gateway: u16,
-    /// When that received it.
+    /// Time at which the gateway received it.
     pub t_in: Nanos,
     /// When it began, engine time.
     pub t_seq: Nanos,
@@ -88,14 +88,14 @@ pub struct Order {
     pub(crate) dirty: bool,
 }
 
-/// What an order asks for beyond side, price and lots.
+/// Terms of an order beside side, price and quantity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// How it is priced.
+    /// Type of the order.
     pub order_type: types::OrderType,
-    /// How long it lives.
+    /// Time in force.
     pub time_in_force: types::TimeInForce,
-    /// As [`Command::flags`].
+    /// Flags, as [`Command::flags`].
     pub flags: u8,
     /// Stop price, trail distance or peg offset; 0: none.
     pub stop_price: Price,
@@ -125,7 +125,7 @@ impl Terms {
 /// One trade between two orders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trade {
-    /// Its number.
+    /// Match number.
     pub match_number: MatchNumber,
     /// Place of the input that made it.
     pub seq: u64,
@@ -135,7 +135,7 @@ pub struct Trade {
     pub instrument: InstrumentId,
     /// Price.
     pub price: Price,
-    /// Lots.
+    /// Quantity, lots.
     pub qty: Qty,
     /// Side that came in and traded; `None` in an auction.
     pub aggressor: Option<Side>,
@@ -143,9 +143,9 @@ pub struct Trade {
     pub liquidity: Liquidity,
     /// Feed position that prints it.
     pub public_after: u64,
-    /// Who bought.
+    /// The buyer.
     pub buy: Party,
-    /// Who sold.
+    /// The seller.
     pub sell: Party,
 }
 
@@ -179,9 +179,9 @@ pub struct Cancel {
     pub user_ref: UserRefNum,
     /// The request's own identifier, if it had one, otherwise the order's.
     pub cl_ord_id: ClOrdId,
-    /// Lots.
+    /// Quantity, lots.
     pub qty: Qty,
-    /// Lots that stay open.
+    /// Quantity that stays open, lots.
     pub leaves: Qty,
     /// Reason of the cancel.
     pub reason: CancelReason,
@@ -196,15 +196,15 @@ pub struct Amendment {
     pub id: u64,
     /// Place of the operator's command.
     pub seq: u64,
-    /// The trade.
+    /// Match number of the trade.
     pub match_number: MatchNumber,
-    /// Broken, not corrected.
+    /// Whether it was broken; otherwise it was corrected.
     pub broken: bool,
-    /// Price from now on.
+    /// New price.
     pub price: Price,
     /// Lots from now on; 0 when broken.
     pub qty: Qty,
-    /// Who did it, as the log says.
+    /// Operator, as the log says.
     pub operator: ClOrdId,
     /// Engine time.
     pub t_seq: Nanos,
@@ -215,7 +215,7 @@ pub struct Amendment {
 pub struct Refusal {
     /// Number of its report.
     pub id: u64,
-    /// Place of the request.
+    /// Position of the request in the log.
     pub seq: u64,
     /// The account that it belongs to.
     pub account: AccountId,

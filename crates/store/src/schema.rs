@@ -86,7 +86,7 @@ CREATE VIEW fills AS
 
 /// A statement for many rows.
 pub(crate) struct Many {
-    /// Of SQLite, done row by row: a placeholder for each column.
+    /// SQLite statement for one row, with a placeholder for each column.
     pub(crate) row: String,
     /// Of PostgreSQL, done once: a placeholder for each column of all rows.
     pub(crate) columns: String,

@@ -25,16 +25,16 @@ pub struct Origin {
     pub midnight: u64,
 }
 
-/// Who an account is.
+/// Names of an account.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Account {
-    /// Its number.
+    /// Number.
     pub id: u16,
-    /// Its login.
+    /// Login.
     pub name: String,
-    /// Its CompID; empty: none.
+    /// CompID; empty: none.
     pub comp_id: String,
-    /// Its firm; empty: none.
+    /// Firm; empty: none.
     pub firm: String,
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn progress(db: &Db) -> Result<Progress, StoreError> {
     })
 }
 
-/// All rows changed, as they must.
+/// Checks that a statement changed all rows.
 fn all(
     table: &'static str,
     due: usize,
@@ -257,7 +257,7 @@ fn reason(order: &Order) -> Option<&'static str> {
     cancelled.then(|| names::cancel_reason(order.cancel))
 }
 
-/// [`schema::ORDER_CHANGES`] behind its key.
+/// Values of [`schema::ORDER_CHANGES`], the key last.
 fn order_changes(order: &Order) -> Vec<Value> {
     vec![
         int(order.id).into(),

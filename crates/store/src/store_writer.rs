@@ -36,7 +36,7 @@ impl StoreWriter {
         Ok(StoreWriter { feeder, store, stored, rows: 0, batch_rows: BATCH_ROWS })
     }
 
-    /// The same with other batches.
+    /// This writer with another size of batches, rows.
     pub fn with_batches(self, rows: usize) -> StoreWriter {
         StoreWriter { batch_rows: rows.max(1), ..self }
     }
@@ -87,7 +87,7 @@ impl StoreWriter {
         self.feeder.progress()
     }
 
-    /// Rows written.
+    /// Number of rows written.
     pub fn rows(&self) -> u64 {
         self.rows
     }

@@ -18,7 +18,7 @@ use crate::tag;
 use crate::version::Version;
 use crate::view::Message;
 
-/// What is left to do.
+/// What the caller still has to do for a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wanted<'a> {
     /// Nothing: it has been answered.
@@ -34,7 +34,7 @@ pub enum Wanted<'a> {
     SecurityStatus(&'a [u8], &'a [u8], Subscription),
 }
 
-/// One session's application side.
+/// Application layer of one session.
 #[derive(Clone, Debug)]
 pub struct FixApplication {
     version: Version,
@@ -176,7 +176,7 @@ impl FixApplication {
         self.refuse(now, message, why, port);
     }
 
-    /// What `message` asks for is not to be had.
+    /// Refuses a message that asks for something this gateway does not have.
     pub fn unavailable<S: Store>(
         &mut self,
         now: Nanos,

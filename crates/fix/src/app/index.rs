@@ -4,7 +4,7 @@
 //! grows by doubling and never shrinks, so that it allocates nothing once it has been as large as
 //! it gets. Keys are mixed with a salt of the owner's, because participants choose some of them.
 
-/// No place.
+/// Marks a free entry.
 const NONE: u32 = u32::MAX;
 
 /// The index of a slab, by keys that the slab holds.
@@ -127,7 +127,7 @@ impl Index {
     }
 }
 
-/// Both halves of a product, one over the other.
+/// XOR of both halves of the 128-bit product.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);

@@ -22,15 +22,15 @@ use super::trades::{Trade, Trades};
 /// OrdStatus(39), without the states only a version's words know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
-    /// Sent on, not answered.
+    /// Sent on, not answered yet.
     Pending,
-    /// Open, nothing traded.
+    /// Open, nothing has traded.
     New,
-    /// Open, something traded.
+    /// Open, some of it has traded.
     PartiallyFilled,
-    /// All traded.
+    /// Filled.
     Filled,
-    /// Taken back.
+    /// Cancelled.
     Canceled,
     /// Ended by its own terms.
     Expired,
@@ -51,7 +51,7 @@ pub struct LedgerLimits {
     pub done_max: usize,
     /// Trades that can be told from others when they are corrected.
     pub trades_max: usize,
-    /// Requests without an answer.
+    /// Most requests without an answer.
     pub pending_max: usize,
     /// Something that participants don't know: they choose identifiers, and with this they can't
     /// choose them to be slow to find.
@@ -67,7 +67,7 @@ impl Default for LedgerLimits {
     }
 }
 
-/// What a refusal answers.
+/// Kind of the request that was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asked {
     /// A new order, or a cancel.
@@ -81,55 +81,55 @@ pub enum Asked {
 /// What happened to an order, and how it stands: all an ExecutionReport says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Execution {
-    /// What happened; `None`: it was asked for.
+    /// Kind of the event; `None`: a status that was asked for.
     pub kind: Option<ExecutionKind>,
     /// Position in the account's stream, which makes identifiers.
     pub position: u64,
-    /// Whose order, in a ledger of several accounts; otherwise 0.
+    /// Account of the order in a ledger of several accounts; otherwise 0.
     pub account: AccountId,
     /// The order's, or the request's that changed it.
     pub cl_ord_id: ClOrdId,
     /// The order's before the request.
     pub original: Option<ClOrdId>,
-    /// How it stands.
+    /// Status of the order.
     pub status: Status,
     /// The instrument.
     pub instrument: InstrumentId,
-    /// Which side.
+    /// Side.
     pub side: Side,
-    /// How it is priced.
+    /// Type of the order.
     pub order_type: OrderType,
-    /// How long it lives.
+    /// Time in force.
     pub time_in_force: TimeInForce,
     /// Flags of [`types::Command`].
     pub flags: u8,
     /// Terms that only some orders have.
     pub terms: OrderTerms,
-    /// Its public reference.
+    /// Public reference.
     pub order_ref: OrderRef,
-    /// Lots in total.
+    /// Total quantity, lots.
     pub qty: Qty,
-    /// Lots open.
+    /// Open quantity, lots.
     pub leaves: Qty,
-    /// Lots traded.
+    /// Traded quantity, lots.
     pub cum: Qty,
     /// Sum of price × lots traded.
     pub value: i128,
     /// Limit price, or 0.
     pub price: Price,
-    /// Of the trade.
+    /// Quantity of the trade.
     pub last_qty: Qty,
-    /// Of the trade.
+    /// Price of the trade.
     pub last_price: Price,
-    /// The trade.
+    /// Match number of the trade.
     pub match_number: MatchNumber,
-    /// Of the trade.
+    /// Liquidity flag of the trade.
     pub liquidity: Liquidity,
-    /// Why it was refused.
+    /// Reason of a refusal.
     pub reject: RejectReason,
-    /// Why it was cancelled.
+    /// Reason of a cancellation.
     pub cancel_reason: CancelReason,
-    /// What was asked, when the answer is no.
+    /// Kind of the refused request.
     pub asked: Asked,
     /// Time of the report, in ns since the epoch.
     pub at: Nanos,
@@ -138,7 +138,7 @@ pub struct Execution {
 /// A request under way that is no new order.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
-    /// Lots in total.
+    /// New total quantity, lots.
     Replace(u64),
     Mass,
 }
@@ -147,7 +147,7 @@ enum Pending {
 #[derive(Clone, Debug)]
 pub struct Ledger {
     limits: LedgerLimits,
-    /// Of several accounts: which one is part of an order's key.
+    /// Whether it has orders of several accounts; then the account is part of an order's key.
     shared: bool,
     orders: Orders,
     /// Keys of orders that are done, the oldest first.
@@ -160,7 +160,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// An account without orders.
+    /// A ledger without orders.
     pub fn new(limits: LedgerLimits) -> Ledger {
         Ledger {
             limits,

@@ -17,7 +17,7 @@ pub const SYMBOLS_MAX: usize = 256;
 pub struct MarketDataRequest<'a> {
     /// MDReqID(262).
     pub id: &'a [u8],
-    /// What is wanted.
+    /// Kind of the subscription.
     pub subscription: Subscription,
     /// Price levels of each side; 0: all.
     pub depth: u32,
@@ -25,18 +25,18 @@ pub struct MarketDataRequest<'a> {
     pub wanted: [bool; 3],
     /// Updates are to be whole refreshes.
     pub full: bool,
-    /// The instruments.
+    /// Instruments.
     pub instruments: Vec<InstrumentId>,
 }
 
 /// SubscriptionRequestType(263).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subscription {
-    /// As it is now.
+    /// A snapshot.
     Snapshot,
-    /// As it is now, and how it changes.
+    /// A snapshot and updates.
     Updates,
-    /// No longer.
+    /// End of a subscription.
     End,
 }
 
@@ -44,23 +44,23 @@ pub enum Subscription {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum MarketDataRefusal {
-    /// No such instrument.
+    /// There is no such instrument.
     UnknownSymbol = b'0',
     /// A subscription has this identifier.
     DuplicateId = b'1',
     /// More than one session gets at a time.
     TooMuch = b'2',
-    /// Nothing is to be had at this gateway.
+    /// This gateway has no market data.
     Unavailable = b'3',
-    /// Another SubscriptionRequestType.
+    /// The SubscriptionRequestType is not supported.
     Subscription = b'4',
-    /// MarketDepth is no number.
+    /// The MarketDepth is not a number.
     Depth = b'5',
-    /// Another MDUpdateType.
+    /// The MDUpdateType is not supported.
     UpdateType = b'6',
     /// Orders one by one are not to be had here.
     Aggregation = b'7',
-    /// Another kind of entry.
+    /// The entry type is not supported.
     EntryType = b'8',
     /// No subscription has this identifier; FIX has no code for that.
     UnknownId = 0,
@@ -150,13 +150,13 @@ pub fn write_refusal(id: &[u8], refusal: MarketDataRefusal, writer: &mut Writer<
 /// One price level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Level {
-    /// Which side.
+    /// Side.
     pub side: Side,
-    /// Its price.
+    /// Price.
     pub price: Price,
-    /// Displayed lots.
+    /// Displayed quantity, lots.
     pub qty: Qty,
-    /// Displayed orders.
+    /// Number of displayed orders.
     pub orders: u32,
 }
 
@@ -164,11 +164,11 @@ pub struct Level {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Update {
-    /// It was not there.
+    /// The level is new.
     New = b'0',
-    /// It has other lots.
+    /// The quantity of the level changed.
     Change = b'1',
-    /// It is gone.
+    /// The level was removed.
     Delete = b'2',
 }
 
@@ -179,17 +179,17 @@ fn entry_type(side: Side) -> u8 {
 /// A trade of the public feed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Print {
-    /// Its number, MDEntryID(278).
+    /// Match number, MDEntryID(278).
     pub match_number: MatchNumber,
-    /// At what price.
+    /// Price.
     pub price: Price,
-    /// Lots.
+    /// Quantity, lots.
     pub qty: Qty,
     /// When the exchange published it, or that it is broken; since the epoch.
     pub at: Nanos,
     /// Side of the order that took; `None` in a cross, where none did.
     pub aggressor: Option<Side>,
-    /// It was broken: only its number counts.
+    /// Whether the trade was broken; then only its number counts.
     pub broken: bool,
 }
 
@@ -215,7 +215,7 @@ impl Refresh<'_> {
         }
     }
 
-    /// What only FIX 5.0 SP2 has room for.
+    /// Writes the number of the update, which only FIX 5.0 SP2 has a field for.
     fn write_number(&self, number: u64, writer: &mut Writer<'_>) {
         if self.version == Version::Fix50Sp2 {
             writer.uint(tag::RPT_SEQ, number);

@@ -15,7 +15,7 @@ use super::ledger::Status;
 /// An order as a ledger knows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
-    /// What it is found by: see [`key`].
+    /// Key of the order: see [`key`].
     pub(super) key: u64,
     pub(super) cl_ord_id: ClOrdId,
     /// Its identifier before the last replace.
@@ -24,15 +24,15 @@ pub(super) struct Order {
     pub(super) side: Side,
     pub(super) order_type: OrderType,
     pub(super) time_in_force: TimeInForce,
-    /// Of [`types::Command`].
+    /// Flags of [`types::Command`].
     pub(super) flags: u8,
     pub(super) terms: OrderTerms,
     pub(super) order_ref: OrderRef,
-    /// Lots in total.
+    /// Total quantity, lots.
     pub(super) qty: u64,
-    /// Lots open.
+    /// Open quantity, lots.
     pub(super) leaves: u64,
-    /// Lots traded.
+    /// Traded quantity, lots.
     pub(super) cum: u64,
     /// Sum of price × lots traded.
     pub(super) value: i128,

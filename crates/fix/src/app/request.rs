@@ -20,15 +20,15 @@ pub struct Terms {
     pub cl_ord_id: ClOrdId,
     /// The instrument.
     pub instrument: InstrumentId,
-    /// Which side.
+    /// Side.
     pub side: Side,
-    /// How it is priced.
+    /// Type of the order.
     pub order_type: OrderType,
-    /// How long it lives.
+    /// Time in force.
     pub time_in_force: TimeInForce,
     /// Flags of [`types::Command`].
     pub flags: u8,
-    /// Lots in total.
+    /// Total quantity, lots.
     pub qty: Qty,
     /// Limit price, or 0.
     pub price: Price,
@@ -58,7 +58,7 @@ pub enum Request {
     Replace {
         /// Identifier of the order.
         original: ClOrdId,
-        /// What it becomes.
+        /// New terms.
         terms: Terms,
     },
     /// OrderCancelRequest.
@@ -78,7 +78,7 @@ pub enum Request {
         cl_ord_id: ClOrdId,
         /// On what; `None`: on everything.
         instrument: Option<InstrumentId>,
-        /// Which side; `None`: both.
+        /// Side; `None`: both.
         side: Option<Side>,
     },
     /// OrderStatusRequest.
@@ -142,7 +142,7 @@ impl Refusal {
     /// No open order has the identifier.
     pub const UNKNOWN_ORDER: Refusal =
         Refusal { business: 1, order: 5, cancel: 1, text: "Unknown order" };
-    /// The order is done.
+    /// The order has ended.
     pub const TOO_LATE: Refusal =
         Refusal { business: 0, order: 5, cancel: 0, text: "Order is done" };
     /// Symbol, side or type are not those of the order.
@@ -159,7 +159,7 @@ impl Refusal {
     pub const BUSY: Refusal = Refusal::new(4, 99, "Too many requests unanswered");
     /// More requests than the session may send.
     pub const RATE: Refusal = Refusal::new(0, 3, "Above the request rate of this session");
-    /// Nothing can be logged just now.
+    /// The log can't take any request at the moment.
     pub const SUSPENDED: Refusal = Refusal::new(4, 99, "The exchange's log stands still");
 }
 
@@ -246,7 +246,7 @@ impl<'a> Raw<'a> {
         if at == 0 { None } else { self.message.field(usize::from(at)).map(|field| field.value) }
     }
 
-    /// The value, or nothing.
+    /// Value of the field; empty if it is missing.
     #[inline]
     fn text(&self, place: usize) -> &'a [u8] {
         self.get(place).unwrap_or(&[])
@@ -308,7 +308,7 @@ impl<'a> Raw<'a> {
         })
     }
 
-    /// OrdType and ExecInst together.
+    /// Order type that OrdType and ExecInst give together.
     #[inline]
     fn order_type(&self) -> Result<(OrderType, u8), Refusal> {
         let exec_inst = self.text(EXEC_INST);

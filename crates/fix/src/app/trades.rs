@@ -15,7 +15,7 @@ pub(super) struct Trade {
 struct Entry {
     match_number: MatchNumber,
     side: Side,
-    /// `None`: broken.
+    /// The trade; `None`: it was broken.
     trade: Option<Trade>,
 }
 
@@ -65,7 +65,7 @@ impl Trades {
         None
     }
 
-    /// A trade is broken.
+    /// Takes out a trade that was broken.
     pub(super) fn take(&mut self, match_number: MatchNumber, side: Side) -> Option<Trade> {
         self.find(match_number, side)?.trade.take()
     }

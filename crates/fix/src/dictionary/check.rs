@@ -12,7 +12,7 @@ use crate::view::Message;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum RejectReason {
-    /// No such tag.
+    /// The tag does not exist.
     InvalidTag = 0,
     /// A field that must be there is not.
     RequiredTagMissing = 1,
@@ -28,7 +28,7 @@ pub enum RejectReason {
     CompId = 9,
     /// SendingTime is too far from the exchange's clock, or before OrigSendingTime.
     SendingTime = 10,
-    /// No such message.
+    /// The message type does not exist.
     InvalidMsgType = 11,
     /// The field is there twice.
     TagTwice = 13,
@@ -38,9 +38,9 @@ pub enum RejectReason {
     GroupOrder = 15,
     /// A group has another number of instances than was said.
     GroupCount = 16,
-    /// Another application version than the session's.
+    /// The application version is not that of the session.
     ApplicationVersion = 18,
-    /// Anything else.
+    /// Another reason.
     Other = 99,
 }
 
@@ -67,7 +67,7 @@ impl RejectReason {
     }
 }
 
-/// What is wrong with a message.
+/// An error in a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// SessionRejectReason(373).
@@ -152,7 +152,7 @@ fn fault<T>(reason: RejectReason, tag: i32) -> Result<T, Fault> {
 }
 
 impl Checker {
-    /// Judges `message` by `rules`.
+    /// Checks a message against the rules.
     #[inline]
     pub fn check(
         &mut self,

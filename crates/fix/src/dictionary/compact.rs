@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::{Block, DEPTH_MAX, Dictionary, DictionaryError, FieldDef, Kind, Member, MessageDef};
 
-/// Where member lines go.
+/// Block to which member lines are added.
 enum Target {
     Nowhere,
     Header,

@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// Its name in the documents.
+    /// Name of the type in the specification.
     pub fn name(self) -> &'static str {
         match self {
             Kind::String => "String",

@@ -31,7 +31,7 @@ const TAG_MAX: u32 = 65_535;
 pub struct DictionaryError {
     /// Line of the text, from 1; 0 when it is about the whole.
     pub line: usize,
-    /// What is wrong with it, in words.
+    /// Error, in words.
     pub what: String,
 }
 
@@ -46,11 +46,11 @@ impl std::error::Error for DictionaryError {}
 /// A field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FieldDef {
-    /// Its number.
+    /// Tag number.
     pub tag: u32,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Form of its value.
+    /// Data type.
     pub kind: Kind,
     /// The type as the dictionary calls it: several have one form.
     pub type_name: String,
@@ -61,7 +61,7 @@ pub struct FieldDef {
 /// A field's place in a message, in the order of the definition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// The field.
+    /// Tag of the field.
     pub tag: u32,
     /// Whether it must be there.
     pub required: bool,
@@ -125,13 +125,13 @@ impl Block {
 pub struct MessageDef {
     /// MsgType(35).
     pub msg_type: String,
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Whether it belongs to the session layer.
     pub admin: bool,
     /// A remark, for the documents.
     pub note: String,
-    /// Its fields between header and trailer.
+    /// Fields between header and trailer.
     pub body: Block,
 }
 
@@ -212,7 +212,7 @@ pub struct Rules {
     pub transport: Arc<Dictionary>,
     /// Application messages; the same one before FIXT.
     pub application: Arc<Dictionary>,
-    /// Both of them for a valid message.
+    /// Lookup tables for valid messages.
     tables: Arc<table::Tables>,
 }
 

@@ -29,7 +29,7 @@ enum Form {
     Decimal,
     /// A UTC time stamp.
     Stamp,
-    /// By its type.
+    /// Another type.
     Other(Kind),
 }
 
@@ -55,14 +55,14 @@ pub(super) struct Tables {
     numbers: Vec<u16>,
     /// The message type by its only character, plus one; 0: there is none.
     short: Vec<u16>,
-    /// The others.
+    /// The longer message types, likewise.
     long: BTreeMap<Vec<u8>, u16>,
     shapes: Vec<Shape>,
     /// Sets of characters, a bit for each.
     sets: Vec<[u64; 4]>,
 }
 
-/// What is kept from message to message.
+/// Buffers that are kept from message to message.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks {
     /// By number of a field: the message that had it last.

@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::{Block, Dictionary, FieldDef};
 
-/// Text within an attribute.
+/// Text that is escaped for an attribute.
 struct Quoted<'a>(&'a str);
 
 impl Display for Quoted<'_> {
@@ -37,7 +37,7 @@ impl Display for Remark<'_> {
 }
 
 impl Display for Dictionary {
-    /// QuickFIX's XML format.
+    /// Writes QuickFIX's XML format.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (kind, version) = self.name.split_once('.').unwrap_or((&self.name, "0.0"));
         let (version, pack) = version.split_once("SP").unwrap_or((version, "0"));

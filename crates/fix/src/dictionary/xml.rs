@@ -1,4 +1,4 @@
-//! QuickFIX's XML dictionaries.
+//! Reads QuickFIX's XML dictionaries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub(super) fn read(text: &str) -> Result<Dictionary, DictionaryError> {
     dictionary.index()
 }
 
-/// `FIX.4.4`, `FIXT.1.1`, `FIX.5.0SP2`.
+/// Name of the version, like `FIX.4.4`, `FIXT.1.1`, `FIX.5.0SP2`.
 fn name(root: Node<'_, '_>) -> String {
     let part = |name| attribute(root, name).unwrap_or("0");
     let kind = attribute(root, "type").unwrap_or("FIX");

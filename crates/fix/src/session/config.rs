@@ -1,4 +1,4 @@
-//! What is agreed with a counterparty, and why a connection ends.
+//! Settings of a session, and the reasons for which a connection ends.
 
 use types::Nanos;
 
@@ -32,7 +32,7 @@ pub struct SessionConfig {
     pub gap_retry_ns: u64,
     /// Messages kept while the ones before them are resent to us.
     pub queue_messages_max: usize,
-    /// Bytes of those messages.
+    /// Most bytes of those messages.
     pub queue_bytes_max: usize,
     /// Bytes of a resend written at a time; the rest waits until the caller comes back.
     pub resend_slice: usize,
@@ -78,7 +78,7 @@ pub enum Ending {
     LogonTimeout,
     /// MsgSeqNum was lower than expected, and not as a possible duplicate; a Logout says so.
     SequenceTooLow,
-    /// Logouts were exchanged.
+    /// The session ended with an exchange of Logouts.
     LoggedOut,
     /// Our Logout was not answered in time.
     LogoutTimeout,

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use types::Nanos;
 
-/// What waits under a number.
+/// What was received ahead of its turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Waiting {
-    /// A message, as received.
+    /// The message, as received.
     Message(Vec<u8>),
     /// A message that has been dealt with already and only uses its number.
     Done,
@@ -39,7 +39,7 @@ impl Queue {
         }
     }
 
-    /// What waits under `seq`; everything below is forgotten.
+    /// Takes what waits under `seq`; everything below is forgotten.
     pub(super) fn take(&mut self, seq: u32) -> Option<Waiting> {
         while let Some(entry) = self.waiting.first_entry().filter(|entry| *entry.key() <= seq) {
             let (key, waiting) = entry.remove_entry();
@@ -72,7 +72,7 @@ impl Queue {
 pub(super) struct Gap {
     /// Last number missing when we asked.
     pub(super) until: u32,
-    /// When we asked.
+    /// Time of the resend request.
     pub(super) asked_at: Nanos,
 }
 

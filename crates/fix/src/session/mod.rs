@@ -32,7 +32,7 @@ pub use store::{MemoryStore, MsgType, Store, Stored};
 const TEST_AFTER_TENTHS: u64 = 12;
 /// And without one for this share the counterparty is taken for dead.
 const DEAD_AFTER_TENTHS: u64 = 24;
-/// TestReqID of our TestRequests.
+/// TestReqID of the session's TestRequests.
 const TEST: &[u8] = b"TEST";
 
 /// Routing fields and what they become in an answer.
@@ -45,7 +45,7 @@ const REVERSED: [(Tag, Tag); 6] = [
     (tag::ON_BEHALF_OF_LOCATION_ID, tag::DELIVER_TO_LOCATION_ID),
 ];
 
-/// What an application does with what comes in.
+/// Application layer behind a session.
 pub trait Application {
     /// Whether the Logon's credentials are right for the session (its index). If that is not
     /// known yet, the Logon waits for [`crate::Acceptor::try_again`], and claims nothing meanwhile.
@@ -87,7 +87,7 @@ impl<S: Store> Port<'_, S> {
         self.outbound.answer(self.now, msg_type, self.out, build);
     }
 
-    /// The version spoken.
+    /// Version of the session.
     pub fn version(&self) -> Version {
         self.outbound.version()
     }
@@ -112,12 +112,12 @@ enum State {
     Leaving(Nanos),
 }
 
-/// What is thought of a Logon's credentials.
+/// Result of checking a Logon's credentials.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proof {
-    /// They are right.
+    /// The credentials are right.
     Right,
-    /// They are wrong.
+    /// The credentials are wrong.
     Wrong,
     /// That takes a while to find out.
     Later,
@@ -129,21 +129,21 @@ impl From<bool> for Proof {
     }
 }
 
-/// What became of a Logon that is not refused.
+/// Result of a Logon that is not refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
-    /// The session is live.
+    /// The session is logged on.
     Done,
-    /// It has to wait, with nothing changed.
+    /// It has to wait; nothing has changed.
     Later,
-    /// It has to wait for its credentials to be looked at.
+    /// It has to wait until its credentials are checked.
     Unproved,
 }
 
-/// One session.
+/// A FIX session of the exchange's side.
 #[derive(Clone, Debug)]
 pub struct Session<S> {
-    /// What is agreed.
+    /// Settings.
     pub config: SessionConfig,
     index: usize,
     state: State,
@@ -260,7 +260,7 @@ impl<S: Store> Session<S> {
         &mut self.outbound
     }
 
-    /// The connection is gone.
+    /// Handles the end of the connection.
     pub(crate) fn disconnect(&mut self) {
         self.state = State::Away;
         self.claimed = false;
@@ -380,7 +380,7 @@ impl<S: Store> Session<S> {
         self.drain(now, app, out)
     }
 
-    /// Everything about a message but its place.
+    /// Checks everything about a message but its sequence number.
     fn verify(&mut self, now: Nanos, message: &Message<'_>) -> Result<(), Fault> {
         let config = &self.config;
         if let Some(wanted) = config.rules.version.appl_ver_id()
@@ -629,7 +629,7 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// SequenceReset-GapFill in its turn.
+    /// Handles a SequenceReset-GapFill in its turn.
     fn gap_fill(&mut self, now: Nanos, message: &Message<'_>, seq: u32, out: &mut Vec<u8>) {
         match Self::new_seq_no(message) {
             Some(new) if new > seq => self.advance(new - 1),

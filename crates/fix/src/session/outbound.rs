@@ -15,7 +15,7 @@ use crate::encode::{self, Pen, Piece, Writer};
 use crate::tag;
 use crate::version::Version;
 
-/// Sends for one session.
+/// Sending half of a session.
 #[derive(Clone, Debug)]
 pub struct Outbound<S> {
     pub(super) version: Version,
@@ -24,7 +24,7 @@ pub struct Outbound<S> {
     pub(super) pen: Pen,
     pub(super) scratch: Vec<u8>,
     pub(super) job: Option<Job>,
-    /// Somebody listens; otherwise messages are stored only.
+    /// Whether a connection exists; otherwise messages are only stored.
     pub(super) connected: bool,
     pub(super) last_sent: Nanos,
     slice: usize,
@@ -34,7 +34,7 @@ pub struct Outbound<S> {
     pub(super) answers: Bodies,
 }
 
-/// What is the same in all headers of a session.
+/// Fields that are the same in all headers of a session.
 #[derive(Clone, Debug)]
 struct Names {
     beginning: Piece,
@@ -71,7 +71,7 @@ impl Names {
     }
 }
 
-/// A resend under way.
+/// A resend in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     next: u32,
@@ -112,7 +112,7 @@ impl<S: Store> Outbound<S> {
         self.answers.prepare();
     }
 
-    /// The version spoken.
+    /// Version of the session.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -164,7 +164,7 @@ impl<S: Store> Outbound<S> {
         }
     }
 
-    /// Sends a session message.
+    /// Sends a session-level message.
     pub(super) fn send_admin(
         &mut self,
         now: Nanos,
@@ -195,7 +195,7 @@ impl<S: Store> Outbound<S> {
         }
     }
 
-    /// Writes one message.
+    /// Writes a complete message.
     pub(super) fn whole(
         &mut self,
         now: Nanos,
@@ -287,7 +287,7 @@ impl<S: Store> Outbound<S> {
         }
     }
 
-    /// SequenceReset-GapFill over `from..to`.
+    /// Sends a SequenceReset-GapFill over `from..to`.
     fn gap_fill(&mut self, now: Nanos, from: u32, to: u32, out: &mut Vec<u8>) {
         self.whole(now, b"4", from, Some(now), out, |writer| {
             writer.uint(tag::NEW_SEQ_NO, u64::from(to));
@@ -323,7 +323,7 @@ impl<S: Store> Outbound<S> {
         }
     }
 
-    /// Nobody listens any more.
+    /// Handles the end of the connection.
     pub(super) fn disconnect(&mut self) {
         self.connected = false;
         self.job = None;

@@ -27,7 +27,7 @@ pub(super) struct Waiting {
     keep: bool,
     /// Numbers begin at 1 with it.
     reset: bool,
-    /// Since when.
+    /// Time since which it waits.
     at: Nanos,
     /// The ticket under which a slot has been asked for.
     asked: Option<u64>,
@@ -44,7 +44,7 @@ pub(super) struct Slots {
     pub(super) granted: VecDeque<(u32, Waiting)>,
     /// The next message is the one that numbers begin again with.
     pub(super) reset_next: bool,
-    /// What the Logon wants resent once it is answered.
+    /// First number that the Logon wants resent once it is answered.
     pub(super) resend_from: Option<u32>,
     /// Room for bodies, used again.
     spare: Vec<Vec<u8>>,
@@ -67,7 +67,7 @@ impl Slots {
     }
 }
 
-/// What a slot did.
+/// Result of using a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Slot {
     /// The first message waiting has its number.
@@ -94,7 +94,7 @@ impl<S: Store> Outbound<S> {
         Some(next.reset)
     }
 
-    /// Whether [`Outbound::ask_slot`] has one.
+    /// Whether [`Outbound::ask_slot`] has a slot waiting.
     pub fn is_asking(&self) -> bool {
         let slots = self.slots.as_ref();
         slots.is_some_and(|slots| slots.waiting.iter().any(|waiting| waiting.asked.is_none()))

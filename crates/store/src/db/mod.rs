@@ -91,13 +91,13 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The next column, text.
+    /// The next column as text.
     pub(crate) fn text(&mut self) -> Result<String, StoreError> {
         self.said()?.ok_or(StoreError::Foreign)
     }
 }
 
-/// What a transaction is for.
+/// Purpose of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Intent {
     /// Changing it.
@@ -106,7 +106,7 @@ pub(crate) enum Intent {
     Read,
 }
 
-/// Who is shown a row.
+/// Function that is called for each row.
 pub(crate) type Visit<'a> = &'a mut dyn FnMut(&[Value]) -> Result<(), StoreError>;
 
 /// A database that is open.
@@ -126,7 +126,7 @@ impl Db {
         }
     }
 
-    /// Opens it for writing.
+    /// Opens a store for writing.
     pub(crate) fn writing(place: &Place) -> Result<Db, StoreError> {
         match place {
             Place::File(path) => Ok(Db::Sqlite(sqlite::Sqlite::writing(path)?)),

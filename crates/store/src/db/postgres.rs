@@ -22,7 +22,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// may wait for it.
 const SILENT: Duration = Duration::from_secs(10);
 const UNHEARD: Duration = Duration::from_secs(30);
-/// Rows of one statement.
+/// Most rows of one statement.
 const ROWS: usize = 4_096;
 
 pub(crate) struct Postgres {
@@ -123,7 +123,7 @@ impl Postgres {
         ))
     }
 
-    /// Somebody who holds it is gone with its connection.
+    /// Claims the store for this connection; a holder whose connection has ended no longer counts.
     pub(super) fn claim(&self) -> Result<bool, StoreError> {
         let ask = "SELECT pg_try_advisory_lock($1)";
         let row = self.client.borrow_mut().query_one(ask, &[&lock_of(&self.schema)])?;

@@ -1,4 +1,4 @@
-//! A file of SQLite's.
+//! Stores in SQLite files.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const BUSY: Duration = Duration::from_secs(5);
 const CACHE_KIB: i64 = 32 << 10;
 /// Size that the write-ahead log is cut back to, bytes.
 const WAL_BYTES: i64 = 64 << 20;
-/// What SQLite may leave beside a file.
+/// Suffixes of the files that SQLite keeps beside a database.
 const ENDS: [&str; 3] = ["", "-wal", "-shm"];
 
 pub(crate) struct Sqlite(Connection);
