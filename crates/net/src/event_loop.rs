@@ -19,6 +19,7 @@ use crate::secure::SEALED_READ;
 use crate::tls::{ClientTls, ServerTls};
 use crate::worker::JobSender;
 use crate::{Clock, Counters, Directory, Mailbox, TraceSender};
+mod rings;
 
 /// Largest datagram and largest read: 64 KiB.
 const BUFFER_BYTES: usize = 65_536;
@@ -675,8 +676,7 @@ mod tests {
     #[should_panic(expected = "no timer is forgotten")]
     fn control_no_timer_is_forgotten() {
         let mut timers = Timers::default();
-        timers.push(Nanos(7));
-        timers.push(Nanos(9));
+        [7, 9].into_iter().for_each(|at| timers.push(Nanos(at)));
         (timers.first, timers.next) = (1, Nanos(9));
         timers.assert_first(0);
     }

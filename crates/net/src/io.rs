@@ -16,6 +16,7 @@ use crate::bundle::Lanes;
 use crate::conn::Conn;
 use crate::connected::Connected;
 use crate::counters::SharedCounters;
+use crate::packet_ring::PacketRingWriter;
 use crate::poller::{Poller, Ready, WaitStrategy};
 use crate::secure::SEALED_READ;
 use crate::streams::place_of;
@@ -150,6 +151,8 @@ pub(crate) struct Host {
     /// Through all doors.
     pub accepted_before: u32,
     pub paused: Vec<u32>,
+    /// Where what it sends to [`Peer::RING`] goes.
+    pub ring: Option<PacketRingWriter>,
 }
 
 impl Host {
@@ -172,6 +175,7 @@ impl Host {
             opened: 0,
             accepted_before: 0,
             paused: Vec::new(),
+            ring: None,
         }
     }
 }
@@ -464,10 +468,19 @@ impl Io {
         }
         match to {
             Peer::NOBODY => {}
+            Peer::RING => self.publish(host, bytes),
             Peer::Node(node) if channel == Channel::OVERLAY && self.config.bundles => {
                 self.bundle(host, node, bytes);
             }
             _ => self.send_packet(host, channel, to, bytes),
+        }
+    }
+
+    /// Writes a datagram into the node's ring.
+    fn publish(&mut self, host: usize, bytes: &[u8]) {
+        let ring = self.hosts.get_mut(host).and_then(|host| host.ring.as_mut());
+        if !ring.is_some_and(|ring| ring.push(bytes)) {
+            self.counters.unroutable.add(1);
         }
     }
 

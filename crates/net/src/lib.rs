@@ -19,8 +19,8 @@
 //! of a stream what the handshake has proved. Handshakes are bounded in number, bytes and time, and
 //! served one at a time after everything else.
 //!
-//! Besides, [`ring`]: records for other processes through mapped memory, whose mapping is the only
-//! `unsafe` here. No allocation once buffers are warm (accepting a connection allocates, and so does
+//! Besides, [`ring`] and [`packet_ring`]: records and packets for other processes through mapped memory,
+//! whose mapping is the only `unsafe` here. No allocation once buffers are warm (accepting a connection allocates, and so does
 //! every record of TLS).
 
 mod addr;
@@ -37,6 +37,7 @@ mod io;
 mod kernel;
 mod mailbox;
 mod mapped;
+pub mod packet_ring;
 mod poller;
 pub mod ring;
 mod sealed;

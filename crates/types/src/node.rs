@@ -26,6 +26,10 @@ impl Peer {
     /// Nobody: a driver sends nothing there.
     pub const NOBODY: Peer = Peer::Addr(0);
 
+    /// Other processes of the machine, by the ring in shared memory that a driver keeps for the node; no
+    /// address packs to it. A driver without one sends nothing there.
+    pub const RING: Peer = Peer::Addr(u64::MAX);
+
     /// Whoever has this IPv4 address and port, as drivers pack them.
     pub const fn v4(address: u32, port: u16) -> Peer {
         Peer::Addr((address as u64) << 16 | port as u64)
