@@ -13,13 +13,15 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use feed::{CatchUpConfig, ListenerConfig, ListenerCounters, Subscriber};
 use host::failure::Failure;
+use host::feed_ring::{self, RingCounters, RingListener};
 use host::sockets::{io, v4};
 use host::subscriber::{Session, hear};
+use net::packet_ring::PacketRingReader;
 use net::{Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy, peer_addr};
 use serde_json::{Value, json};
-use types::{Channel, FeedSeq, NodeId, Side};
+use types::{Channel, FeedSeq, NodeId, Peer, Side};
 use wire::moldudp;
-use wire::subscription::{EdgeLoad, Subscribed, Way};
+use wire::subscription::{EdgeLoad, NOWHERE, Subscribed, Way};
 
 use crate::options::{TlsArgs, duration};
 use crate::report::numbers;
@@ -30,6 +32,7 @@ use crate::report::numbers;
     fairbell subscribe --address edge-1:7014 --tls --ca authority.pem --server-name lab --login TEST01:PASSWORD\n  \
     fairbell subscribe --address edge-1:7014 --address edge-2:7014 ... --listen 0.0.0.0:7100 --json\n  \
     fairbell subscribe --address edge-1:7014 ... --group 239.1.1.3:7100\n  \
+    fairbell subscribe --address 127.0.0.1:7014 ... --ring   on the edge's machine, from shared memory\n  \
     fairbell subscribe --address edge-1:7014 ... --edges     only name the edges, least loaded first\n\n\
     A line a second and the books at the end; Ctrl-C ends it. Exit code 1: refused, or no edge is left.")]
 pub struct SubscribeArgs {
@@ -48,6 +51,12 @@ pub struct SubscribeArgs {
     /// Have it sent to this multicast group of the edge instead
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "listen")]
     pub group: Option<SocketAddrV4>,
+    /// Read it from the edge's ring in shared memory instead; on the edge's machine only
+    #[arg(long, conflicts_with = "group")]
+    pub ring: bool,
+    /// How long a ring that has nothing new is left alone
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "50us", requires = "ring")]
+    pub poll: Duration,
     /// Begin with the next message: books lack what rests already
     #[arg(long)]
     pub from_now: bool,
@@ -133,6 +142,7 @@ fn print_edges(as_json: bool, age_ms: u16, edges: &[EdgeLoad]) {
 struct Seen {
     next: Vec<u64>,
     counters: ListenerCounters,
+    ring: RingCounters,
     snapshots: u64,
     resting: usize,
     books: Vec<(String, Option<feed::Level>, Option<feed::Level>)>,
@@ -140,9 +150,11 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(subscriber: &Subscriber) -> Seen {
+    fn of(listener: &RingListener) -> Seen {
+        let subscriber = listener.subscriber();
         let mut seen = Seen {
             counters: subscriber.counters(),
+            ring: listener.counters(),
             snapshots: subscriber.catch_up().loaded,
             ended: subscriber.ended(),
             ..Seen::default()
@@ -170,8 +182,12 @@ impl Seen {
             .map(|(symbol, bid, offer)| format!("{symbol} {}/{}", side(bid), side(offer)))
             .collect();
         let ListenerCounters { messages, gaps, repaired, .. } = self.counters;
+        let late = match self.ring {
+            RingCounters { attached: 0, .. } => String::new(),
+            RingCounters { lost, .. } => format!(", {} lost in the ring", numbers::grouped(lost)),
+        };
         format!(
-            "{} messages, {} gaps, {} repaired, {} snapshots; {} orders rest; {}",
+            "{} messages, {} gaps, {} repaired, {} snapshots{late}; {} orders rest; {}",
             numbers::grouped(messages),
             numbers::grouped(gaps),
             numbers::grouped(repaired),
@@ -196,17 +212,30 @@ impl Seen {
             "requests": of.requests, "repaired": of.repaired, "duplicates": of.duplicates,
             "foreign": of.foreign, "parse_errors": of.parse_errors,
             "image_errors": of.image_errors, "snapshots": self.snapshots,
+            "ring_packets": self.ring.packets, "ring_lost": self.ring.lost,
+            "rings": self.ring.attached,
             "orders": self.resting, "books": self.books.iter().map(book).collect::<Vec<_>>(),
             "ended": self.ended,
         })
     }
 }
 
+/// Who the feed of a subscription comes from.
+fn source(told: &Subscribed) -> Peer {
+    if told.way == Way::Ring { Peer::RING } else { peer_addr(told.from) }
+}
+
+/// A subscription as an edge has granted it.
+struct Granted {
+    told: Subscribed,
+    ring: Option<PacketRingReader>,
+}
+
 /// What a listener of this subscription is told at its start.
 fn settings(args: &SubscribeArgs, told: &Subscribed) -> ListenerConfig {
     let servers = told.repair.iter().map(|at| peer_addr(*at)).collect();
     let mut settings = ListenerConfig::new(moldudp::Session([b' '; 10]), servers, Vec::new());
-    settings.sources = Some(vec![peer_addr(told.from)]);
+    settings.sources = Some(vec![source(told)]);
     settings.orders_max = 1 << 20;
     if let Some(first) = told.snapshots.first() {
         let mut catch_up = CatchUpConfig::new(peer_addr(*first));
@@ -229,24 +258,33 @@ fn follow(
 ) -> Result<(), Failure> {
     let socket = hear(args.listen, args.group, session.local()).map_err(io)?;
     let heard = v4(socket.local_addr().map_err(io)?)?;
-    let subscribe = |session: &mut Session| match args.group {
-        Some(group) => session.subscribe(Way::Group, group),
-        None => {
-            let own: Ipv4Addr = session.local();
-            session.subscribe(Way::Unicast, SocketAddrV4::new(own, heard.port()))
-        }
+    let subscribe = |session: &mut Session| {
+        let told = match args.group {
+            _ if args.ring => session.subscribe(Way::Ring, NOWHERE),
+            Some(group) => session.subscribe(Way::Group, group),
+            None => {
+                let own: Ipv4Addr = session.local();
+                session.subscribe(Way::Unicast, SocketAddrV4::new(own, heard.port()))
+            }
+        }?;
+        let ring = told.ring.as_ref().map(feed_ring::open).transpose()?;
+        Ok(Granted { told, ring })
     };
-    let told = subscribe(&mut session)?;
+    let Granted { told, ring } = subscribe(&mut session)?;
     let channels: Vec<_> =
         told.streams.iter().map(|(name, _)| (moldudp::Session(*name), Vec::new())).collect();
     let subscriber = Subscriber::new(&settings(args, &told), channels);
+    let poll_ns = u64::try_from(args.poll.as_nanos()).unwrap_or(u64::MAX);
+    let mut listener = RingListener::new(subscriber, poll_ns);
+    ring.into_iter().for_each(|ring| listener.attach(ring));
     let habits =
         LoopConfig { wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 }, ..LoopConfig::default() };
     let mut of = Loop::new(Clock::start(0), Arc::new(Directory::default()), habits).map_err(io)?;
-    of.add_node(LISTENER, subscriber, vec![(Channel::FEED, socket)], None).map_err(io)?;
+    of.add_node(LISTENER, listener, vec![(Channel::FEED, socket)], None).map_err(io)?;
     let (handle, over) = (of.handle(), AtomicBool::new(false));
     if !args.json {
-        println!("{}: {} from message {:?}", session.at(), told.to, first_messages(&told));
+        let to = told.ring.as_ref().map_or(told.to.to_string(), |ring| ring.path.clone());
+        println!("{}: {to} from message {:?}", session.at(), first_messages(&told));
     }
     let interrupted = crate::options::interrupted()?;
     let until = args.duration.map(|time| Instant::now() + time);
@@ -262,9 +300,9 @@ fn follow(
             lines.show(session.at(), false);
             if let Err(why) = turn {
                 eprintln!("fairbell: {why}");
-                ended = again(places, open, &subscribe, &wanted).map(|(other, told)| {
+                ended = again(places, open, &subscribe, &wanted).map(|(other, granted)| {
                     lines.sessions += 1;
-                    listen_to(&handle, &told);
+                    listen_to(&handle, granted);
                     session = other;
                 });
             }
@@ -287,17 +325,17 @@ fn first_messages(told: &Subscribed) -> Vec<u64> {
 fn again(
     places: &[SocketAddrV4],
     open: &impl Fn(SocketAddrV4) -> Result<Session, Failure>,
-    subscribe: &impl Fn(&mut Session) -> Result<Subscribed, Failure>,
+    subscribe: &impl Fn(&mut Session) -> Result<Granted, Failure>,
     wanted: &impl Fn() -> bool,
-) -> Result<(Session, Subscribed), Failure> {
+) -> Result<(Session, Granted), Failure> {
     let mut last = Failure::Run("interrupted".to_string());
     for at in places.iter().cycle().take(ATTEMPTS.max(places.len())) {
         if !wanted() {
             break;
         }
         let attempt = open(*at).and_then(|mut session| {
-            let told = subscribe(&mut session)?;
-            Ok((session, told))
+            let granted = subscribe(&mut session)?;
+            Ok((session, granted))
         });
         match attempt {
             Ok(subscribed) => return Ok(subscribed),
@@ -309,18 +347,19 @@ fn again(
 }
 
 /// The feed comes from another edge now.
-fn listen_to(handle: &LoopHandle<Subscriber>, told: &Subscribed) {
-    let source = peer_addr(told.from);
+fn listen_to(handle: &LoopHandle<RingListener>, granted: Granted) {
+    let source = source(&granted.told);
     // The loop runs: it takes the call.
-    let _ = handle.call(LISTENER, move |subscriber: &mut Subscriber, _, _| {
-        subscriber.set_sources(vec![source]);
+    let _ = handle.call(LISTENER, move |listener: &mut RingListener, _, _| {
+        listener.subscriber_mut().set_sources(vec![source]);
+        granted.ring.into_iter().for_each(|ring| listener.attach(ring));
     });
 }
 
 /// A line a second.
 struct Lines<'a> {
     args: &'a SubscribeArgs,
-    handle: &'a LoopHandle<Subscriber>,
+    handle: &'a LoopHandle<RingListener>,
     at: Instant,
     sessions: u64,
 }
@@ -332,8 +371,8 @@ impl Lines<'_> {
         }
         self.at = Instant::now();
         let (to, from) = sync_channel(1);
-        let asked = self.handle.call(LISTENER, move |subscriber: &mut Subscriber, _, _| {
-            let _ = to.try_send(Seen::of(subscriber));
+        let asked = self.handle.call(LISTENER, move |listener: &mut RingListener, _, _| {
+            let _ = to.try_send(Seen::of(listener));
         });
         let Some(seen) = asked.ok().and_then(|()| from.recv_timeout(LINE_EVERY).ok()) else {
             return;

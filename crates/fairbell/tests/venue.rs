@@ -60,7 +60,10 @@ fn found(scratch: &Scratch, first: u16) -> String {
     let path = Path::new(&out).join("cluster.toml");
     let mut text = std::fs::read_to_string(&path).expect("a file");
     for (name, port) in NODES.iter().zip((first..).step_by(16)) {
-        let own = format!("address = \"127.0.0.1\"\nport = {port}");
+        let mut own = format!("address = \"127.0.0.1\"\nport = {port}");
+        if name.starts_with("edge") {
+            own += &format!("\nring = \"{}\"", scratch.at("rings"));
+        }
         text = text.replace(&format!("address = \"{name}\""), &own);
     }
     std::fs::write(&path, text).expect("written");
@@ -155,6 +158,8 @@ fn subscribers_build_the_same_books_and_one_goes_on_when_its_edge_dies() {
     let time = ["--duration", "10s"];
     let mut moving = start(subscribe(1, &[&doors[0], &doors[1]], &time));
     let mut staying = start(subscribe(2, &[&doors[1]], &time));
+    let mut in_ring =
+        start(subscribe(3, &[&doors[0], &doors[1]], &["--ring", "--duration", "10s"]));
     let load_login = format!("TEST0{{n}}:{password}");
     let entry = at(2, 10);
     let flow =
@@ -181,15 +186,20 @@ fn subscribers_build_the_same_books_and_one_goes_on_when_its_edge_dies() {
     drop(nodes.remove(1));
     let (code, _, stderr) = ended(&mut load.0);
     assert_eq!(code, Some(0), "{stderr}");
-    let (moved, stayed) = (last(&mut moving), last(&mut staying));
+    let (moved, stayed, read) = (last(&mut moving), last(&mut staying), last(&mut in_ring));
     assert_eq!((number(&moved, "subscriptions"), number(&stayed, "subscriptions")), (2, 1));
+    let rings = ["subscriptions", "rings", "ring_lost"].map(|of| number(&read, of));
+    assert!(rings == [2, 2, 0] && number(&read, "ring_packets") > 100, "{read}");
+    assert_eq!((number(&moved, "rings"), number(&moved, "ring_packets")), (0, 0), "{moved}");
     assert_eq!(moved["edge"], Value::String(doors[1].clone()));
     assert!(number(&moved, "messages") > 500, "{moved}");
     for same in ["next", "books", "orders", "messages"] {
         assert_eq!(moved[same], stayed[same], "{same}: {moved} {stayed}");
+        assert_eq!(read[same], stayed[same], "{same}: {read} {stayed}");
     }
     for none in ["image_errors", "parse_errors"] {
-        assert_eq!((number(&moved, none), number(&stayed, none)), (0, 0), "{none}");
+        let all = [&moved, &stayed, &read].map(|of| number(of, none));
+        assert_eq!(all, [0; 3], "{none}");
     }
     assert!(number(&moved, "repaired") > number(&stayed, "repaired"), "{moved} {stayed}");
 }

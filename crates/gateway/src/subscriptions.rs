@@ -3,7 +3,7 @@
 //! A SoupBinTCP session with the account's credentials, under the same access control as order entry.
 //! A subscription lives as long as its connection. Unicast goes to the address that the connection
 //! comes from and to no other, a group must be one that the edge permits, so nobody can aim the feed at
-//! others. Whom the receiver serves is its owner's business: the door says what is wanted and what is
+//! others; the ring is where it is, and who may read it the system decides by the rights of its file. Whom the receiver serves is its owner's business: the door says what is wanted and what is
 //! over ([`Gateway::take_subscription`]), and is told what came of it. Bounded: connections of an
 //! account, requests of a connection, time without a subscription.
 
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use types::{AccountId, Address, ClockReading, ConnId, Nanos, Outbox, Peer};
 use wire::soupbin::{LOGIN_NS, RejectCode, ServerEvent, ServerPacket, ServerSession};
-use wire::subscription::{Answer, EdgeLoad, Request, Subscribed, Way};
+use wire::subscription::{Answer, EdgeLoad, Request, Ring, Subscribed, Way};
 
 pub use wire::subscription::Refusal as SubscriptionRefusal;
 
@@ -42,6 +42,8 @@ pub struct SubscriptionTerms {
     pub repair: Vec<SocketAddrV4>,
     /// Snapshot servers, the nearest first.
     pub snapshots: Vec<SocketAddrV4>,
+    /// The ring in shared memory that all packets are written into, if there is one.
+    pub ring: Option<Ring>,
 }
 
 /// What the receiver's owner has to see to.
@@ -168,8 +170,11 @@ impl Default for SubscriptionDoor {
     }
 }
 
-fn peer(place: SocketAddrV4) -> Peer {
-    Peer::v4(place.ip().to_bits(), place.port())
+fn peer(way: Way, place: SocketAddrV4) -> Peer {
+    match way {
+        Way::Unicast | Way::Group => Peer::v4(place.ip().to_bits(), place.port()),
+        Way::Ring => Peer::RING,
+    }
 }
 
 impl SubscriptionDoor {
@@ -204,8 +209,8 @@ impl SubscriptionDoor {
         self.events
             .retain(|event| !matches!(event, SubscriptionEvent::Wanted(of, _) if *of == conn));
         let wanted = |to| self.subscribers.values().any(|of| of.to.is_some_and(|(_, at)| at == to));
-        if let Some((_, to)) = gone.to.filter(|(_, to)| gone.is_served && !wanted(*to)) {
-            self.events.push(SubscriptionEvent::Over(peer(to)));
+        if let Some((way, to)) = gone.to.filter(|(_, to)| gone.is_served && !wanted(*to)) {
+            self.events.push(SubscriptionEvent::Over(peer(way, to)));
         }
         true
     }
@@ -294,10 +299,12 @@ impl SubscriptionDoor {
         };
         let own = context.access.address(conn) == Some(Address::v4(to.ip().to_bits()));
         let permitted = terms.as_ref().is_some_and(|terms| terms.groups.contains(&to));
+        let has_ring = terms.as_ref().is_some_and(|terms| terms.ring.is_some());
         let refused = match way {
             _ if subscriber.to.is_some() => Some(SubscriptionRefusal::Twice),
             Way::Unicast if !own || to.port() == 0 => Some(SubscriptionRefusal::NotYours),
             Way::Group if !permitted => Some(SubscriptionRefusal::Group),
+            Way::Ring if !has_ring => Some(SubscriptionRefusal::Ring),
             _ => None,
         };
         match refused {
@@ -307,7 +314,7 @@ impl SubscriptionDoor {
             }
             None => {
                 subscriber.to = Some((way, to));
-                events.push(SubscriptionEvent::Wanted(conn, peer(to)));
+                events.push(SubscriptionEvent::Wanted(conn, peer(way, to)));
             }
         }
     }
@@ -442,13 +449,14 @@ impl Gateway {
                     way,
                     to,
                     from: match way {
-                        Way::Unicast => terms.from,
+                        Way::Unicast | Way::Ring => terms.from,
                         Way::Group => terms.from_for_groups,
                     },
                     midnight_ns,
                     streams,
                     repair: terms.repair.clone(),
                     snapshots: terms.snapshots.clone(),
+                    ring: terms.ring.clone().filter(|_| way == Way::Ring),
                 })
             }
             None => {

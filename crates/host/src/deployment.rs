@@ -23,8 +23,9 @@ use overlay::topology::{Topology, Tree};
 use participant::Driver;
 use types::{AccountId, Channel, Nanos, NodeId, Peer};
 
-use crate::config::Config;
+use crate::config::{Config, doors};
 use crate::failure::Failure;
+use crate::feed_ring;
 use crate::group::{Group, Rest};
 use crate::journal::kept::{Inputs, Kept};
 use crate::sockets::{io, v4};
@@ -384,12 +385,21 @@ pub fn plan(
         {
             let _ = edge.subscribe(net::peer_addr(addresses.feed_copy));
         }
+        let mut ring = None;
         let released =
             || releasing.as_slice().first().map(|socket| v4(socket.local_addr().map_err(io)?));
         if let Some(edge) = role.as_edge_mut()
             && let Some(from) = released().transpose()?
         {
-            edge.offer_subscriptions(subscription_terms(config, &addresses, from));
+            let mut terms = subscription_terms(config, &addresses, from);
+            if config.ports.ring != doors::NONE {
+                let at = receivers.iter().position(|of| *of == id).unwrap_or(0) + 1;
+                let folder = Path::new(&config.ports.ring);
+                let (writer, place) = feed_ring::create(folder, &format!("edge-{at}"), None)?;
+                (ring, terms.ring) = (Some(writer), Some(place));
+                let _ = edge.subscribe(Peer::RING);
+            }
+            edge.offer_subscriptions(terms);
         }
         let (place, listeners) = match role.plain() {
             Role::Edge(_) => {
@@ -404,6 +414,9 @@ pub fn plan(
         };
         let doors = !listeners.is_empty();
         loops[place].add_node(id, role, sockets, listeners).map_err(io)?;
+        if let Some(ring) = ring {
+            loops[place].publish(id, ring);
+        }
         if place == 1 {
             loops[place].connect_peers(id, Channel::FEED).map_err(io)?;
         }
@@ -454,6 +467,7 @@ fn subscription_terms(
         from_for_groups: from,
         repair: addresses.retransmission.clone(),
         snapshots: vec![addresses.snapshots],
+        ring: None,
     }
 }
 

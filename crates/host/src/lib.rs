@@ -16,6 +16,7 @@ pub mod core;
 pub mod day;
 pub mod deployment;
 pub mod failure;
+pub mod feed_ring;
 pub mod files;
 pub mod fleet;
 pub mod followed_clock;

@@ -15,8 +15,13 @@ pub const SERVERS_MAX: usize = 16;
 pub const EDGES_MAX: usize = 16;
 /// Longest name of an edge's host, bytes.
 pub const HOST_MAX: usize = 64;
+/// Longest path of a ring, bytes.
+pub const RING_PATH_MAX: usize = 200;
 /// Bytes of a request to subscribe.
 pub const SUBSCRIBE_LEN: usize = 8;
+
+/// The address of what has none.
+pub const NOWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 const SUBSCRIBE: u8 = b'S';
 const EDGES: u8 = b'E';
@@ -59,6 +64,8 @@ pub enum Way {
     Unicast = b'U',
     /// To an IP multicast group on the edge's segment.
     Group = b'G',
+    /// Into the ring in shared memory that processes on the edge's machine read; without an address.
+    Ring = b'R',
 }
 
 /// What a client asks.
@@ -66,9 +73,9 @@ pub enum Way {
 pub enum Request {
     /// `S`: send the feed there from now on.
     Subscribe {
-        /// To one address, or to a group.
+        /// To one address, to a group, or into the ring.
         way: Way,
-        /// Where to.
+        /// Where to; [`NOWHERE`] for the ring.
         to: SocketAddrV4,
     },
     /// `E`: name the edges.
@@ -89,6 +96,7 @@ impl Request {
                 let way = match way {
                     b'U' => Way::Unicast,
                     b'G' => Way::Group,
+                    b'R' if place_of(*place) == NOWHERE => Way::Ring,
                     _ => return Err(MessageError::Field(SUBSCRIBE)),
                 };
                 Ok(Request::Subscribe { way, to: place_of(*place) })
@@ -122,6 +130,8 @@ pub enum Refusal {
     Full = b'F',
     /// `D`: this connection has subscribed already.
     Twice = b'D',
+    /// `R`: the edge has no ring.
+    Ring = b'R',
 }
 
 impl Refusal {
@@ -132,16 +142,26 @@ impl Refusal {
             Refusal::Group => "a multicast group that this edge does not permit",
             Refusal::Full => "the edge has as many subscribers as it may",
             Refusal::Twice => "this connection has subscribed already",
+            Refusal::Ring => "the edge has no ring in shared memory",
         }
     }
+}
+
+/// The ring in shared memory that an edge writes the feed into.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ring {
+    /// Which of the rings that had this path; another process of the edge has another one.
+    pub generation: u64,
+    /// Its file on the edge's machine: ASCII without blanks, 1 to [`RING_PATH_MAX`] bytes.
+    pub path: String,
 }
 
 /// The feed comes: all that is needed to follow it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subscribed {
-    /// To one address, or to a group.
+    /// To one address, to a group, or into the ring.
     pub way: Way,
-    /// Where to.
+    /// Where to; [`NOWHERE`] for the ring.
     pub to: SocketAddrV4,
     /// Where it is sent from: what comes from elsewhere isn't the feed. No address (0.0.0.0): the one
     /// that the client has connected to.
@@ -154,6 +174,8 @@ pub struct Subscribed {
     pub repair: Vec<SocketAddrV4>,
     /// Snapshot servers (GLIMPSE over TCP), the nearest first.
     pub snapshots: Vec<SocketAddrV4>,
+    /// Where the ring is, for a subscription to it.
+    pub ring: Option<Ring>,
 }
 
 /// An edge that takes participants, and its load.
@@ -189,12 +211,13 @@ impl Answer {
         let (&kind, body) = bytes.split_first().ok_or(MessageError::Kind(None))?;
         let mut rest = Rest(body);
         let answer = match kind {
-            SUBSCRIBED => subscribed(&mut rest).map(Answer::Subscribed),
+            SUBSCRIBED => subscribed(&mut rest)?.map(Answer::Subscribed),
             REFUSED => match rest.byte() {
                 Some(b'A') => Some(Answer::Refused(Refusal::NotYours)),
                 Some(b'G') => Some(Answer::Refused(Refusal::Group)),
                 Some(b'F') => Some(Answer::Refused(Refusal::Full)),
                 Some(b'D') => Some(Answer::Refused(Refusal::Twice)),
+                Some(b'R') => Some(Answer::Refused(Refusal::Ring)),
                 Some(_) => return Err(MessageError::Field(kind)),
                 None => None,
             },
@@ -223,9 +246,17 @@ impl Answer {
                     out.extend_from_slice(&next.to_be_bytes());
                 }
                 repair.chain(snapshots).for_each(|place| put_place(*place, out));
+                // No other way has one: without a path nobody takes the answer to this one for whole.
+                if answer.way == Way::Ring {
+                    let (generation, path) =
+                        answer.ring.as_ref().map_or((0, ""), |of| (of.generation, &of.path));
+                    out.extend_from_slice(&generation.to_be_bytes());
+                    out.push(path.len().min(RING_PATH_MAX) as u8);
+                    out.extend(path.bytes().take(RING_PATH_MAX));
+                }
             }
             Answer::Edges(age_ms, edges) => {
-                let named = |edge: &&EdgeLoad| is_host(edge.host.as_bytes());
+                let named = |edge: &&EdgeLoad| is_text(edge.host.as_bytes(), HOST_MAX);
                 let edges = || edges.iter().filter(named).take(EDGES_MAX);
                 out.extend_from_slice(&[EDGES, edges().count() as u8]);
                 out.extend_from_slice(&age_ms.to_be_bytes());
@@ -241,10 +272,27 @@ impl Answer {
     }
 }
 
-fn subscribed(rest: &mut Rest<'_>) -> Option<Subscribed> {
+/// Without a message where bytes are missing.
+fn subscribed(rest: &mut Rest<'_>) -> Result<Option<Subscribed>, MessageError> {
+    let Some(mut answer) = placed(rest) else { return Ok(None) };
+    if answer.way == Way::Ring {
+        let (Some(generation), Some(len)) = (rest.array(), rest.byte()) else { return Ok(None) };
+        let Some(path) = rest.take(len.into()) else { return Ok(None) };
+        if !is_text(path, RING_PATH_MAX) {
+            return Err(MessageError::Field(SUBSCRIBED));
+        }
+        let path = String::from_utf8_lossy(path).into_owned();
+        answer.ring = Some(Ring { generation: u64::from_be_bytes(generation), path });
+    }
+    Ok(Some(answer))
+}
+
+/// What all ways have.
+fn placed(rest: &mut Rest<'_>) -> Option<Subscribed> {
     let way = match rest.byte()? {
         b'U' => Way::Unicast,
         b'G' => Way::Group,
+        b'R' => Way::Ring,
         _ => return None,
     };
     let (to, from) = (place_of(rest.array()?), place_of(rest.array()?));
@@ -258,7 +306,7 @@ fn subscribed(rest: &mut Rest<'_>) -> Option<Subscribed> {
     let streams = (0..streams).map(stream).collect::<Option<_>>()?;
     let mut places = |count| (0..count).map(|_| rest.array().map(place_of)).collect::<Option<_>>();
     let (repair, snapshots) = (places(repair)?, places(snapshots)?);
-    Some(Subscribed { way, to, from, midnight_ns, streams, repair, snapshots })
+    Some(Subscribed { way, to, from, midnight_ns, streams, repair, snapshots, ring: None })
 }
 
 fn edges(rest: &mut Rest<'_>) -> Result<Option<Answer>, MessageError> {
@@ -271,7 +319,7 @@ fn edges(rest: &mut Rest<'_>) -> Result<Option<Answer>, MessageError> {
             return Ok(None);
         };
         let Some(host) = rest.take(len.into()) else { return Ok(None) };
-        if list.len() >= EDGES_MAX || !is_host(host) {
+        if list.len() >= EDGES_MAX || !is_text(host, HOST_MAX) {
             return Err(MessageError::Field(EDGES));
         }
         let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
@@ -285,8 +333,8 @@ fn edges(rest: &mut Rest<'_>) -> Result<Option<Answer>, MessageError> {
     Ok(Some(Answer::Edges(u16::from_be_bytes(age_ms), list)))
 }
 
-fn is_host(text: &[u8]) -> bool {
-    (1..=HOST_MAX).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic)
+fn is_text(text: &[u8], max: usize) -> bool {
+    (1..=max).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic)
 }
 
 fn place_of([a, b, c, d, high, low]: [u8; 6]) -> SocketAddrV4 {
@@ -333,7 +381,20 @@ mod tests {
         bytes
     }
 
-    fn answers() -> [Answer; 3] {
+    fn in_ring() -> Subscribed {
+        Subscribed {
+            way: Way::Ring,
+            to: NOWHERE,
+            from: place(9),
+            midnight_ns: 1 << 40,
+            streams: vec![(*b"FAIRBELL01", 17)],
+            repair: vec![place(1)],
+            snapshots: Vec::new(),
+            ring: Some(Ring { generation: 0x0102, path: "/dev/shm/edge/feed.ring".to_string() }),
+        }
+    }
+
+    fn answers() -> [Answer; 4] {
         let edge = |n: u32| EdgeLoad {
             host: format!("edge-{n}"),
             ports: [7_010, 7_011, 7_014],
@@ -350,8 +411,10 @@ mod tests {
                 streams: vec![(*b"FAIRBELL01", 17)],
                 repair: vec![place(1), place(2)],
                 snapshots: vec![place(9)],
+                ring: None,
             }),
             Answer::Edges(900, vec![edge(2), edge(1)]),
+            Answer::Subscribed(in_ring()),
         ]
     }
 
@@ -361,7 +424,7 @@ mod tests {
         Request::Subscribe { way: Way::Unicast, to: place(5) }.encode(&mut bytes);
         assert_eq!(bytes, b"SU\x0a\0\0\x05\x1b\x5d");
         assert_eq!(bytes.len(), SUBSCRIBE_LEN);
-        let [refused, subscribed, edges] = answers();
+        let [refused, subscribed, edges, ring] = answers();
         assert_eq!(bytes_of(&refused), b"JF");
         assert_eq!(
             bytes_of(&subscribed),
@@ -373,6 +436,14 @@ mod tests {
             b"E\x02\x03\x84\x1b\x62\x1b\x63\x1b\x66\0\0\0\x02\0\0\x01\0\x06edge-2\x1b\x62\x1b\x63\x1b\
               \x66\0\0\0\x01\0\0\x01\0\x06edge-1"
         );
+        bytes.clear();
+        Request::Subscribe { way: Way::Ring, to: NOWHERE }.encode(&mut bytes);
+        assert_eq!(bytes, b"SR\0\0\0\0\0\0");
+        assert_eq!(
+            bytes_of(&ring),
+            b"AR\0\0\0\0\0\0\x0a\0\0\x09\x1b\x61\0\0\x01\0\0\0\0\0\x01\x01\0FAIRBELL01\0\0\0\0\0\0\
+              \0\x11\x0a\0\0\x01\x1b\x59\0\0\0\0\0\0\x01\x02\x17/dev/shm/edge/feed.ring"
+        );
     }
 
     #[test]
@@ -382,7 +453,8 @@ mod tests {
         assert_eq!(request(b"X"), Err(MessageError::Kind(Some(b'X'))));
         assert_eq!(request(b"SU\0\0"), Err(MessageError::Length(b'S')));
         assert_eq!(request(b"S"), Err(MessageError::Length(b'S')));
-        assert_eq!(request(b"SR\0\0\0\0\0\0"), Err(MessageError::Field(b'S')));
+        assert_eq!(request(b"SR\x0a\0\0\x01\0\0"), Err(MessageError::Field(b'S')), "nowhere else");
+        assert_eq!(request(b"SX\0\0\0\0\0\0"), Err(MessageError::Field(b'S')));
         assert_eq!(request(b"EE"), Err(MessageError::Length(b'E')));
         let answer = Answer::parse;
         assert_eq!(answer(b"J"), Err(MessageError::Length(b'J')));
@@ -393,7 +465,7 @@ mod tests {
 
     #[test]
     fn lists_have_a_bound() {
-        let [_, Answer::Subscribed(long), Answer::Edges(_, edges)] = answers() else {
+        let [_, Answer::Subscribed(long), Answer::Edges(_, edges), _] = answers() else {
             unreachable!("as made above");
         };
         let many = Subscribed {
@@ -417,13 +489,29 @@ mod tests {
         assert!(read.len() == EDGES_MAX && read[0].host == "edge-2");
     }
 
+    #[test]
+    fn a_ring_has_a_path_that_can_be_told() {
+        let with = |path: &str| {
+            let ring = Some(Ring { generation: 1, path: path.to_string() });
+            Answer::parse(&bytes_of(&Answer::Subscribed(Subscribed { ring, ..in_ring() })))
+        };
+        for path in ["", "/two words", "/tab\t"] {
+            assert_eq!(with(path), Err(MessageError::Field(b'A')), "{path:?}");
+        }
+        assert!(with(&"x".repeat(RING_PATH_MAX)).is_ok());
+        let none = Answer::Subscribed(Subscribed { ring: None, ..in_ring() });
+        assert_eq!(Answer::parse(&bytes_of(&none)), Err(MessageError::Field(b'A')));
+        let short = bytes_of(&Answer::Subscribed(in_ring()));
+        assert_eq!(Answer::parse(&short[..short.len() - 1]), Err(MessageError::Length(b'A')));
+    }
+
     proptest! {
         #[test]
         fn what_is_written_is_read_and_changed_bytes_never_panic(
-            which in 0usize..3, changes in vec((0usize..120, any::<u8>()), 0..4), cut in 0usize..120,
+            which in 0usize..4, changes in vec((0usize..120, any::<u8>()), 0..4), cut in 0usize..120,
             noise in vec(any::<u8>(), 0..40),
         ) {
-            let answer = answers().into_iter().nth(which).expect("one of three");
+            let answer = answers().into_iter().nth(which).expect("one of four");
             let mut bytes = bytes_of(&answer);
             prop_assert_eq!(Answer::parse(&bytes), Ok(answer));
             for (at, byte) in changes {

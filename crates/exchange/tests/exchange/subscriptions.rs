@@ -8,7 +8,7 @@ use exchange::{ExchangeConfig, SUBSCRIPTION_DOOR, SubscriptionTerms};
 use types::{Address, ConnId, Nanos, Node, Peer, Remote, Side};
 use wire::moldudp::Packet;
 use wire::soupbin::{ClientEvent, ClientPacket, ClientSession};
-use wire::subscription::{Answer, Refusal, Request, Subscribed, Way};
+use wire::subscription::{Answer, NOWHERE, Refusal, Request, Ring, Subscribed, Way};
 
 use crate::common::{LISTENERS, MS, Outside, Pair, config, enter};
 
@@ -65,6 +65,7 @@ impl World {
             from_for_groups: GROUP,
             repair: vec![GROUP],
             snapshots: vec![],
+            ring: None,
         });
         let mut world = World { pair, outside: Outsiders::default() };
         world.run(200 * MS);
@@ -187,6 +188,37 @@ fn packets_stop_when_the_connection_is_cut_and_not_for_those_of_the_operator() {
     world.trade(11);
     assert_eq!(world.fed(peer(GROUP)).len(), after[1]);
     assert!(world.fed(LISTENERS).len() > after[2]);
+}
+
+#[test]
+fn the_ring_has_every_packet_once_however_many_read_it_and_stays_when_they_leave() {
+    let mut world = World::new();
+    assert_eq!(world.subscribe(1, Way::Ring, NOWHERE), Answer::Refused(Refusal::Ring), "control");
+    let ring = Ring { generation: 5, path: "/dev/shm/edge/edge-1.ring".to_string() };
+    world.pair.edge.offer_subscriptions(SubscriptionTerms {
+        groups: vec![],
+        per_account: 100,
+        from: GROUP,
+        from_for_groups: GROUP,
+        repair: vec![],
+        snapshots: vec![],
+        ring: Some(ring.clone()),
+    });
+    assert!(world.pair.edge.subscribe(Peer::RING), "as whoever opens the ring does");
+    for n in 2..=4 {
+        let Answer::Subscribed(told) = world.subscribe(n, Way::Ring, NOWHERE) else {
+            panic!("refused")
+        };
+        assert_eq!(told.ring.as_ref(), Some(&ring));
+    }
+    world.trade(1);
+    let all = world.fed(LISTENERS);
+    let in_ring = world.fed(Peer::RING);
+    assert!(in_ring.len() >= 5 && in_ring == &all[all.len() - in_ring.len()..]);
+    let before = in_ring.len();
+    (2..=4).for_each(|n| world.leave(n));
+    world.trade(6);
+    assert!(world.fed(Peer::RING).len() > before, "it is the edge's, not theirs");
 }
 
 #[test]

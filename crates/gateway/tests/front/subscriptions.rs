@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use types::{Address, ConnId, Peer, Remote};
 use wire::soupbin::ClientSession;
-use wire::subscription::{Answer, Request, Subscribed, Way};
+use wire::subscription::{Answer, NOWHERE, Request, Ring, Subscribed, Way};
 
 use crate::bench::{Bench, MS, SECOND, SESSION, config, packets};
 
@@ -35,6 +35,7 @@ fn terms() -> SubscriptionTerms {
         from_for_groups: at(HERE + 9, 7_009),
         repair: vec![at(HERE + 1, 7_001)],
         snapshots: vec![at(HERE + 9, 7_012)],
+        ring: None,
     }
 }
 
@@ -114,6 +115,7 @@ fn a_subscriber_is_told_all_that_it_needs() {
             streams: vec![(SESSION, 17)],
             repair: terms.repair,
             snapshots: terms.snapshots,
+            ring: None,
         }
     );
     // An account subscribes and trades at the same time.
@@ -283,6 +285,37 @@ fn two_that_share_a_group_get_it_once_and_until_both_have_gone() {
     bench.close(door(2));
     let over = Peer::v4(GROUP.ip().to_bits(), GROUP.port());
     assert_eq!(events(&mut bench), [SubscriptionEvent::Over(over)]);
+}
+
+#[test]
+fn the_ring_is_told_to_those_who_want_it_where_there_is_one() {
+    let mut bench = bench();
+    let in_ring = Request::Subscribe { way: Way::Ring, to: NOWHERE };
+    log_on(&mut bench, 1, "USER1", "secret1");
+    assert_eq!(ask(&mut bench, 1, in_ring), [], "control: there is none");
+    assert_eq!(heard(&bench, 1), Answer::Refused(SubscriptionRefusal::Ring));
+    let ring = Ring { generation: 77, path: "/dev/shm/edge/feed.ring".to_string() };
+    bench.gateway.offer_subscriptions(SubscriptionTerms { ring: Some(ring.clone()), ..terms() });
+    // Of whom nobody knows the address may have it, too: what it reads is on the machine.
+    bench.connect_from(
+        door(2),
+        ClientSession::new("USER2", "secret2").expect("short"),
+        &Remote::default(),
+    );
+    bench.ask_in(door(2));
+    for n in 1..=2 {
+        let wanted = ask(&mut bench, n, in_ring);
+        assert_eq!(wanted, [SubscriptionEvent::Wanted(ConnId(door(n)), Peer::RING)]);
+        let Answer::Subscribed(told) = answer(&mut bench, n, true) else { panic!("refused") };
+        assert_eq!((told.way, told.to, told.ring.as_ref()), (Way::Ring, NOWHERE, Some(&ring)));
+    }
+    subscribe(&mut bench, 3, 3, 7_103);
+    bench.close(door(1));
+    assert_eq!(events(&mut bench), []);
+    bench.close(door(2));
+    assert_eq!(events(&mut bench), [SubscriptionEvent::Over(Peer::RING)]);
+    let Answer::Subscribed(told) = heard(&bench, 3) else { panic!("refused") };
+    assert_eq!(told.ring, None, "it is not told to those who did not ask");
 }
 
 #[test]

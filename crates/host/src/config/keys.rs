@@ -185,6 +185,7 @@ pub const KEYS: &[Key] = &[
     whole("doors.new_address_guesses", 1, 1_000_000),
     whole("doors.new_address_guess_s", 1, 86_400),
     whole("ports.base", 0, 60_000),
+    key("ports.ring", Kind::Text { max: 150 }),
     whole("flow.rate", 1, 1_000_000),
     whole("flow.generated_rate", 0, 1_000_000),
     whole("flow.special_permille", 0, 500),

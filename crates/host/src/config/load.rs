@@ -326,6 +326,12 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
         let why = format!("must be 0 or 1024..=60000, is {}", config.ports.base);
         both(("ports.base", why.clone()), ("ports.base", why));
     }
+    let ring = &config.ports.ring;
+    if ring != super::doors::NONE
+        && let Some(why) = crate::feed_ring::unfit(std::path::Path::new(ring), "edge-1000")
+    {
+        both(("ports.ring", why.clone()), ("ports.ring", why));
+    }
     super::journal::relations(config, &mut both);
     super::calendar::relations(config, &mut both);
     let accounts = &config.accounts.0;

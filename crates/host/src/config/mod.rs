@@ -169,6 +169,8 @@ pub struct Admin {
 pub struct Ports {
     /// First port; 0 takes whatever is free.
     pub base: u32,
+    /// Folder of the rings in shared memory that edges write the feed into, or `none`.
+    pub ring: String,
 }
 
 /// The built-in participants and what they play.
@@ -481,7 +483,7 @@ impl Default for Admin {
 
 impl Default for Ports {
     fn default() -> Self {
-        Ports { base: 26_400 }
+        Ports { base: 26_400, ring: doors::NONE.to_string() }
     }
 }
 

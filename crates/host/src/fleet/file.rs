@@ -131,6 +131,13 @@ pub struct NodeEntry {
     /// IP multicast groups and ports on its segment that participants may subscribe to there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<SocketAddrV4>,
+    /// Folder of the ring in shared memory that an edge writes the feed into, for processes on its
+    /// machine; none without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring: Option<PathBuf>,
+    /// The group that may read the ring, by name or number; the process's own without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring_group: Option<String>,
     /// The name or address that participants know an edge by, if it isn't `address`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public: Option<String>,
@@ -153,6 +160,8 @@ impl NodeEntry {
             dir: None,
             subscribers: Vec::new(),
             groups: Vec::new(),
+            ring: None,
+            ring_group: None,
             public: None,
             core: None,
         }
@@ -322,6 +331,16 @@ impl ClusterFile {
             if node.groups.len() > GROUPS_MAX || !node.groups.iter().all(usable) {
                 let why = format!("{}: at most {GROUPS_MAX} like \"239.1.1.3:7100\"", node.name);
                 return Err((key(at, "groups"), why));
+            }
+            let unfit = node.ring.as_ref().and_then(|of| crate::feed_ring::unfit(of, &node.name));
+            if let Some(why) = unfit {
+                return Err((key(at, "ring"), why));
+            }
+            if node.ring.is_some() && !node.is(NodeRole::Edge) {
+                return Err((key(at, "ring"), format!("{}: an edge has the feed", node.name)));
+            }
+            if node.ring_group.is_some() && node.ring.is_none() {
+                return Err((key(at, "ring_group"), format!("{} has no ring", node.name)));
             }
             let host = node.public();
             if host.is_empty()
@@ -498,7 +517,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// What two machines have to agree on: a digest of the cluster file, but for what is of one machine alone
-/// (`bind`, `dir`, `subscribers`, `groups`, `core`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
+/// (`bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
 /// is told to people, and short passwords could be guessed from it. Settings that are as they are by
 /// default don't count, or a version with one more key could not be put in place of an older one, machine by
 /// machine; a version whose defaults are others speaks another version of the messages.
@@ -606,6 +625,9 @@ mod tests {
             ("port = 7100", "port = 65530", "node[1].port: 1..="),
             ("port = 7100", "groups = [\"10.0.0.1:7100\"]", "node[1].groups: edge-1: at most 16"),
             ("port = 7100", "groups = [\"239.1.1.3:0\"]", "node[1].groups: edge-1: at most 16"),
+            ("port = 7100", "ring = \"shm\"", "node[1].ring: edge-1: an absolute path"),
+            ("port = 7100", "ring_group = \"traders\"", "node[1].ring_group: edge-1 has no ring"),
+            ("[\"root\"]", "[\"root\"]\nring = \"/dev/shm/x\"", "node[0].ring: root-1: an edge"),
             ("port = 7100", "public = \"two words\"", "node[1].public: edge-1: a name"),
         ] {
             let why = proxy(from, to).expect_err(to).to_string();

@@ -475,7 +475,7 @@ impl Machine<'_> {
             let role = exchange::overlay_node(&exchange, node, life, Peer::NOBODY);
             let mut role = role.map_err(|error| Failure::Usage(error.to_string()))?;
             let mut sockets = vec![(Channel::OVERLAY, self.bind(port)?)];
-            let mut doors = Vec::new();
+            let (mut doors, mut ring) = (Vec::new(), None);
             if let Some(edge) = role.as_edge_mut() {
                 let release = self.bind(Port::Release)?;
                 subscriptions::confine(self.file, self.entry, &release)?;
@@ -484,7 +484,13 @@ impl Machine<'_> {
                     doors.push(self.listen(port)?);
                 }
                 let repair = cluster.retransmission();
-                let terms = subscriptions::terms(self.file, &self.config, self.entry, repair)?;
+                let mut terms = subscriptions::terms(self.file, &self.config, self.entry, repair)?;
+                if let Some(folder) = &self.entry.ring {
+                    let (name, group) = (&self.entry.name, self.entry.ring_group.as_deref());
+                    let (writer, place) = crate::feed_ring::create(folder, name, group)?;
+                    (ring, terms.ring) = (Some(writer), Some(place));
+                    let _ = edge.subscribe(Peer::RING);
+                }
                 edge.offer_subscriptions(terms);
                 for subscriber in &self.entry.subscribers {
                     if !edge.subscribe(net::peer_addr(*subscriber)) {
@@ -504,6 +510,9 @@ impl Machine<'_> {
                 role = self.seal(role, node, queues, keys)?;
             }
             of.add_node(node, role, sockets, doors).map_err(io)?;
+            if let Some(ring) = ring {
+                of.publish(node, ring);
+            }
             if has_doors {
                 of.connect_peers(node, Channel::FEED).map_err(io)?;
                 let tls = self.door_tls()?;

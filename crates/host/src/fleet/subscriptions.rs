@@ -47,6 +47,7 @@ pub fn terms(
         from_for_groups: SocketAddrV4::new(segment(file, own)?, port),
         repair: repair.collect(),
         snapshots: snapshots.collect::<Result<_, _>>()?,
+        ring: None,
     })
 }
 

@@ -1,5 +1,6 @@
-//! What a subscriber of an edge costs: a released packet to 1, 8 and 64 places, unicast and by a group,
-//! through receiver and loop, beside bare calls of sendto and sendmmsg.
+//! What a subscriber of an edge costs: a released packet to 1, 8 and 64 places, unicast, by a group and by
+//! a ring in shared memory, through receiver and loop, beside bare calls of sendto and sendmmsg and a
+//! bare copy into a ring.
 //!
 //! All take turns, slice by slice, so that they meet the same machine. Packets go over loopback to
 //! sockets that are emptied between slices; there the kernel also does the work of the receiving ends
@@ -8,6 +9,7 @@
 
 use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -18,12 +20,13 @@ use clap::Args;
 use host::config::Config;
 use host::failure::Failure;
 use host::sockets::{io, v4};
+use net::packet_ring::{PACKET_MAX, PacketRead, PacketRingReader, PacketRingWriter};
 use net::{Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy, peer_addr};
 use overlay::frame::{DataBody, FrameKind, HopHeader};
 use overlay::receiver::{Receiver, ReceiverConfig};
 use overlay::topology::ROOT;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg, sockopt};
-use types::{Channel, ClockReading, Nanos, Node, NodeId, Outbox};
+use types::{Channel, ClockReading, Nanos, Node, NodeId, Outbox, Peer};
 
 /// Options of `fairbell-lab bench subscribers`.
 #[derive(Args, Clone, Debug)]
@@ -46,7 +49,15 @@ pub struct SubscribersArgs {
 
 /// Subscribers of a packet.
 const COUNTS: [usize; 3] = [1, 8, 64];
-const WAYS: [Way; 5] = [Way::Edge, Way::SendTo, Way::SendMany, Way::EdgeGroup, Way::SendToGroup];
+const WAYS: [Way; 7] = [
+    Way::Edge,
+    Way::SendTo,
+    Way::SendMany,
+    Way::EdgeGroup,
+    Way::SendToGroup,
+    Way::EdgeRing,
+    Way::PushRing,
+];
 const SESSION: [u8; 10] = *b"FAIRBELL01";
 const NODE: NodeId = NodeId(1);
 /// How long a slice may take.
@@ -64,6 +75,10 @@ enum Way {
     EdgeGroup,
     /// A bare sendto to the group.
     SendToGroup,
+    /// Receiver and loop, one copy into a ring that all have mapped.
+    EdgeRing,
+    /// A bare copy into the ring.
+    PushRing,
 }
 
 impl Way {
@@ -74,6 +89,8 @@ impl Way {
             Way::SendMany => "bare sendmmsg",
             Way::EdgeGroup => "edge, group",
             Way::SendToGroup => "bare sendto to the group",
+            Way::EdgeRing => "edge, ring",
+            Way::PushRing => "bare copy into a ring",
         }
     }
 }
@@ -174,6 +191,41 @@ impl Ears {
     }
 }
 
+/// A ring that has more room than a turn needs, and its readers.
+struct Rings {
+    path: PathBuf,
+    readers: Vec<PacketRingReader>,
+}
+
+impl Rings {
+    fn new(name: &str) -> Result<(Rings, PacketRingWriter), Failure> {
+        let path = format!("fairbell-bench-{name}-{}.ring", std::process::id());
+        let path = std::env::temp_dir().join(path);
+        let writer = PacketRingWriter::create(&path, host::feed_ring::PACKETS, 1, None);
+        let writer = writer.map_err(io)?;
+        let most = COUNTS.into_iter().max().unwrap_or(1);
+        let readers = (0..most).map(|_| PacketRingReader::open(&path).map_err(io));
+        Ok((Rings { readers: readers.collect::<Result<_, _>>()?, path }, writer))
+    }
+
+    /// Has all read what is there; how many packets the first `count` did.
+    fn empty(&mut self, count: usize) -> usize {
+        let (mut into, mut heard) = ([0; PACKET_MAX], 0);
+        for (place, reader) in self.readers.iter_mut().enumerate() {
+            while let PacketRead::Packet(_) = reader.read(&mut into) {
+                heard += usize::from(place < count);
+            }
+        }
+        heard
+    }
+}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
 /// Everything that takes turns.
 struct Bench {
     loop_handle: LoopHandle<Releaser>,
@@ -181,6 +233,9 @@ struct Bench {
     unicast: Ears,
     /// By place in [`COUNTS`].
     groups: Vec<Ears>,
+    /// The edge's, and that of the bare copy.
+    rings: [Rings; 2],
+    push: PacketRingWriter,
 }
 
 fn release_socket() -> Result<UdpSocket, Failure> {
@@ -193,12 +248,24 @@ fn release_socket() -> Result<UdpSocket, Failure> {
 impl Bench {
     /// One slice: nanoseconds of each packet, and how many arrived of those sent.
     fn slice(
-        &self,
+        &mut self,
         way: Way,
         place: usize,
         packets: u32,
     ) -> Result<(Vec<u64>, usize, usize), Failure> {
         let count = COUNTS.get(place).copied().unwrap_or(1);
+        let sent = packets as usize * count;
+        match way {
+            Way::EdgeRing => {
+                let times = self.edge(vec![Peer::RING], packets)?;
+                return Ok((times, self.rings[0].empty(count), sent));
+            }
+            Way::PushRing => {
+                let times = push(&mut self.push, packets);
+                return Ok((times, self.rings[1].empty(count), sent));
+            }
+            _ => {}
+        }
         let group = self.groups.get(place).ok_or_else(|| Failure::Run("no group".to_string()))?;
         let ears = match way {
             Way::EdgeGroup | Way::SendToGroup => group,
@@ -206,25 +273,24 @@ impl Bench {
         };
         let to: Vec<SocketAddrV4> = ears.places.iter().take(count).copied().collect();
         let times = match way {
-            Way::Edge | Way::EdgeGroup => self.edge(&to, packets)?,
             Way::SendTo | Way::SendToGroup => send_to(&self.bare, &to, packets),
             Way::SendMany => send_many(&self.bare, &to, packets)?,
+            _ => self.edge(to.iter().map(|at| peer_addr(*at)).collect(), packets)?,
         };
-        Ok((times, ears.empty(count), packets as usize * count))
+        Ok((times, ears.empty(count), sent))
     }
 
-    fn edge(&self, to: &[SocketAddrV4], packets: u32) -> Result<Vec<u64>, Failure> {
-        let peers: Vec<_> = to.iter().map(|at| peer_addr(*at)).collect();
+    fn edge(&self, peers: Vec<Peer>, packets: u32) -> Result<Vec<u64>, Failure> {
         let (done, times) = sync_channel(1);
+        let added = peers.clone();
         let asked = self.loop_handle.call(NODE, move |node: &mut Releaser, _, _| {
             let list = node.receiver.subscribers();
-            assert!(peers.iter().all(|peer| list.add(*peer)), "there is room for all");
+            assert!(added.iter().all(|peer| list.add(*peer)), "there is room for all");
             (node.left, node.done) = (packets, Some(done));
         });
         asked.map_err(|error| Failure::Run(error.to_string()))?;
         let times = times.recv_timeout(PATIENCE);
         let times = times.map_err(|_| Failure::Run("the loop does not answer".to_string()))?;
-        let peers: Vec<_> = to.iter().map(|at| peer_addr(*at)).collect();
         let asked = self.loop_handle.call(NODE, move |node: &mut Releaser, _, _| {
             let list = node.receiver.subscribers();
             assert!(peers.iter().all(|peer| list.remove(*peer)), "they were there");
@@ -232,6 +298,18 @@ impl Bench {
         asked.map_err(|error| Failure::Run(error.to_string()))?;
         Ok(times)
     }
+}
+
+fn push(to: &mut PacketRingWriter, packets: u32) -> Vec<u64> {
+    let bytes = packet(1);
+    let mut times = Vec::with_capacity(packets as usize);
+    for _ in 0..packets {
+        let begun = Instant::now();
+        // What is not there shows at the other end.
+        let _ = to.push(&bytes);
+        times.push(begun.elapsed().as_nanos() as u64);
+    }
+    times
 }
 
 fn send_to(from: &UdpSocket, to: &[SocketAddrV4], packets: u32) -> Vec<u64> {
@@ -331,7 +409,7 @@ pub fn run(args: &SubscribersArgs) -> Result<(), Failure> {
 }
 
 /// By way and count.
-fn measure(args: &SubscribersArgs) -> Result<[[Found; 3]; 5], Failure> {
+fn measure(args: &SubscribersArgs) -> Result<[[Found; 3]; 7], Failure> {
     let config = Config { overlay: one_edge(), ..Config::default() };
     let clock = Clock::start(0);
     let exchange = host::deployment::exchange_config(&config, &clock);
@@ -351,7 +429,12 @@ fn measure(args: &SubscribersArgs) -> Result<[[Found; 3]; 5], Failure> {
     let mut of = Loop::new(clock, Arc::new(Directory::default()), habits).map_err(io)?;
     of.add_node(NODE, releaser, vec![(Channel::FEED, release_socket()?)], None).map_err(io)?;
     let groups = (0u8..).zip(COUNTS).map(|(number, count)| Ears::group(number, count));
-    let bench = Bench {
+    let (of_edge, writer) = Rings::new("edge")?;
+    let (bare, push) = Rings::new("bare")?;
+    of.publish(NODE, writer);
+    let mut bench = Bench {
+        rings: [of_edge, bare],
+        push,
         loop_handle: of.handle(),
         bare: release_socket()?,
         unicast: Ears::unicast()?,
@@ -360,7 +443,7 @@ fn measure(args: &SubscribersArgs) -> Result<[[Found; 3]; 5], Failure> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let running = scope.spawn(|| of.run(&over, Duration::from_secs(3_600), |_, _| {}));
-        let found = turns(&bench, args);
+        let found = turns(&mut bench, args);
         over.store(true, Ordering::Relaxed);
         let ran = running.join().map_err(|_| Failure::Run("the loop panicked".to_string()))?;
         ran.map_err(io)?;
@@ -368,8 +451,8 @@ fn measure(args: &SubscribersArgs) -> Result<[[Found; 3]; 5], Failure> {
     })
 }
 
-fn turns(bench: &Bench, args: &SubscribersArgs) -> Result<[[Found; 3]; 5], Failure> {
-    let mut found: [[Found; 3]; 5] = Default::default();
+fn turns(bench: &mut Bench, args: &SubscribersArgs) -> Result<[[Found; 3]; 7], Failure> {
+    let mut found: [[Found; 3]; 7] = Default::default();
     // One more than counts, to warm up.
     for turn in 0..=args.slices {
         for (way, of) in WAYS.into_iter().zip(&mut found) {
