@@ -18,6 +18,7 @@ pub mod cluster;
 pub mod dictionaries;
 pub mod explain;
 pub mod journal;
+mod least_loaded;
 pub mod load;
 pub mod log;
 pub mod node;

@@ -17,6 +17,7 @@ use participant::load::{
 use telemetry::Recorder;
 use types::{Instrument, InstrumentId, Nanos, NodeId, Price, Qty, Symbol, limits};
 
+use crate::least_loaded::Doors;
 use crate::options::{TlsArgs, duration};
 use crate::report::numbers;
 use crate::up::report_quantiles;
@@ -29,6 +30,7 @@ use host::failure::Failure;
     fairbell load --protocol ouch --address 127.0.0.1:26401 --login 'P{nn}:secret{nn}' --first 9 --clients 1 --symbol BTCUSD --price 78000\n  \
     fairbell load --protocol fix --address 127.0.0.1:27001 --comp-id 'CLIENT{nnn}' --clients 300 --rate 10000 --duration 60s --symbol GENA --price 100\n  \
     fairbell load ... --tls --ca authority.pem --cert member1.pem --key member1.key.pem\n  \
+    fairbell load --protocol ouch --least-loaded edge-1:7014 --least-loaded edge-2:7014 --login ... --symbol ...\n  \
     fairbell load ... --json --hdr latency.hgrm\n\n\
     Open loop: a request that goes out late is charged with the delay. Every request must have\n\
     exactly one answer, otherwise the exit code is 1. In --login and --comp-id {nnn} stands for three\n\
@@ -38,9 +40,13 @@ pub struct LoadArgs {
     #[arg(long, value_enum)]
     pub protocol: ProtocolName,
     /// Address of a gateway; again for further ones, clients take them in turn
-    #[arg(long = "address", value_name = "HOST:PORT", required = true)]
+    #[arg(long = "address", value_name = "HOST:PORT", required_unless_present = "least_loaded")]
     pub addresses: Vec<String>,
-    /// Credentials, USER:PASSWORD; needed by OUCH
+    /// Ask this subscription door of an edge which edges take participants, and connect each client to
+    /// the one that has least to do; again for further doors, asked in turn when one is away
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "addresses")]
+    pub least_loaded: Vec<String>,
+    /// Credentials, USER:PASSWORD; needed by OUCH and --least-loaded
     #[arg(long, value_name = "USER:PASSWORD")]
     pub login: Option<String>,
     /// Our SenderCompID, FIX only
@@ -152,22 +158,46 @@ const UNREAD_MAX: usize = 1 << 30;
 /// Plays and prints.
 pub fn run(args: &LoadArgs) -> Result<(), Failure> {
     let clock = Clock::start(0);
-    let config = config(args, clock.now())?;
-    let load = Load::new(config).map_err(|error| Failure::Usage(error.to_string()))?;
+    let doors = doors(args)?;
+    let config = config(args, &doors, clock.now())?;
+    let mut load = Load::new(config).map_err(|error| Failure::Usage(error.to_string()))?;
+    load.begin_at(&doors.first);
     let load = play(load, clock, args)?;
     let all = load.timings().all();
     if let Some(path) = &args.hdr {
         write_hdr(path, &all)?;
     }
     if args.json {
-        println!("{:#}", document(args, &load, &all));
+        println!("{:#}", document(args, &doors, &load, &all));
     } else {
-        print(args, &load, &all);
+        print(args, &doors, &load, &all);
     }
     verdict(&load)
 }
 
-fn config(args: &LoadArgs, now: Nanos) -> Result<LoadConfig, Failure> {
+/// Where clients begin: at the addresses in turn, or at the edges that have least to do.
+fn doors(args: &LoadArgs) -> Result<Doors, Failure> {
+    let clients = args.clients as usize;
+    if args.least_loaded.is_empty() {
+        let at: Vec<SocketAddrV4> =
+            args.addresses.iter().map(|text| resolve(text)).collect::<Result<_, _>>()?;
+        let first = (0..clients).map(|client| client % at.len().max(1)).collect();
+        return Ok(Doors { at, first });
+    }
+    let Login { username, password, .. } = login(args, args.first)?;
+    if username.is_empty() {
+        let why = "--least-loaded: the door that is asked wants --login USER:PASSWORD";
+        return Err(Failure::Usage(why.to_string()));
+    }
+    let tls = args.tls.client(args.least_loaded.first().map_or("", String::as_str))?;
+    let (login, brought) = ((&username[..], &password[..]), (clients, args.rate));
+    Doors::ask(&args.least_loaded, login, tls.as_ref(), brought, |edge| {
+        let [ouch, fix, _] = edge.ports;
+        if args.protocol == ProtocolName::Ouch { ouch } else { fix }
+    })
+}
+
+fn config(args: &LoadArgs, doors: &Doors, now: Nanos) -> Result<LoadConfig, Failure> {
     let usage = |text: String| Failure::Usage(text);
     let price = |option: &str, text: &str| {
         price_text::parse(text)
@@ -176,11 +206,10 @@ fn config(args: &LoadArgs, now: Nanos) -> Result<LoadConfig, Failure> {
     };
     let symbol = Symbol::new(&args.symbol)
         .ok_or_else(|| usage("--symbol: 1 to 8 ASCII characters without blanks".to_string()))?;
-    let gateways = args.addresses.iter().map(|text| resolve(text).map(peer_addr));
     let logins = (0..args.clients).map(|index| login(args, args.first.saturating_add(index)));
     Ok(LoadConfig {
         logins: logins.collect::<Result<_, _>>()?,
-        gateways: gateways.collect::<Result<_, _>>()?,
+        gateways: doors.at.iter().map(|at| peer_addr(*at)).collect(),
         instrument: Instrument {
             id: InstrumentId(1),
             symbol,
@@ -278,7 +307,8 @@ fn play(load: Load, clock: Clock, args: &LoadArgs) -> Result<Load, Failure> {
     let planned = load.planned();
     let mut of = Loop::new(clock, Arc::new(Directory::default()), habits).map_err(io)?;
     of.add_node(CLIENTS, load, Vec::new(), None).map_err(io)?;
-    if let Some(tls) = args.tls.client(args.addresses.first().map_or("", String::as_str))? {
+    let named = args.addresses.first().or(args.least_loaded.first());
+    if let Some(tls) = args.tls.client(named.map_or("", String::as_str))? {
         of.secure_outgoing(CLIENTS, tls);
     }
     let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -355,7 +385,16 @@ fn played_s(load: &Load) -> f64 {
     }
 }
 
-fn document(args: &LoadArgs, load: &Load, all: &Recorder) -> serde_json::Value {
+/// How many clients begin at each door, in the order of the doors.
+fn beginning(doors: &Doors) -> impl Iterator<Item = (SocketAddrV4, usize)> {
+    let clients = |place| doors.first.iter().filter(move |first| **first == place).count();
+    doors.at.iter().enumerate().map(move |(place, at)| (*at, clients(place)))
+}
+
+fn document(args: &LoadArgs, doors: &Doors, load: &Load, all: &Recorder) -> serde_json::Value {
+    let door = |(at, clients): (SocketAddrV4, usize)| serde_json::json!({ "address": at.to_string(), "clients": clients });
+    let doors: Vec<_> = beginning(doors).map(door).collect();
+
     let counts = load.counts();
     let seconds = |point: &SecondPoint| {
         serde_json::json!({
@@ -371,6 +410,7 @@ fn document(args: &LoadArgs, load: &Load, all: &Recorder) -> serde_json::Value {
         "seed": args.seed,
         "protocol": format!("{:?}", args.protocol).to_lowercase(),
         "clients": args.clients,
+        "doors": doors,
         "rate_per_s": args.rate,
         "planned": load.planned(),
         "played_s": played_s(load),
@@ -401,7 +441,7 @@ fn document(args: &LoadArgs, load: &Load, all: &Recorder) -> serde_json::Value {
     })
 }
 
-fn print(args: &LoadArgs, load: &Load, all: &Recorder) {
+fn print(args: &LoadArgs, doors: &Doors, load: &Load, all: &Recorder) {
     let counts = load.counts();
     let grouped = numbers::grouped;
     let rate = counts.answered as f64 / played_s(load).max(1e-9);
@@ -439,6 +479,11 @@ fn print(args: &LoadArgs, load: &Load, all: &Recorder) {
         counts.connections_lost,
         numbers::micros(load.lateness_max_ns())
     );
+    if !args.least_loaded.is_empty() {
+        let door = |(at, clients)| format!("{clients} at {at}");
+        let doors: Vec<String> = beginning(doors).map(door).collect();
+        println!("  clients began where there was least to do: {}", doors.join(", "));
+    }
     println!("\n  due to answered, us        p50        p99      p99.9        max      count");
     let row = |name: &str, of: &Recorder| {
         let of = of.summary();

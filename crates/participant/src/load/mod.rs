@@ -250,6 +250,15 @@ impl Load {
         })
     }
 
+    /// Has each client begin at this gateway, by its place among [`LoadConfig::gateways`]; those behind the
+    /// last entry begin where they would. To be said before the first timeout.
+    pub fn begin_at(&mut self, firsts: &[usize]) {
+        let gateways = self.config.gateways.len();
+        for (member, first) in self.members.iter_mut().zip(firsts) {
+            member.gateway = first % gateways;
+        }
+    }
+
     /// Phase of the run.
     pub fn phase(&self) -> LoadPhase {
         self.phase
