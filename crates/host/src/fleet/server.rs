@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use engine::Nodes;
+use exchange::Root;
 use net::{Sealed, ServerTls};
 use overlay::sealed_link::Fleet;
 use replication::ReplicaId;
-use types::{ClOrdId, Command, CommandKind, Input, NodeAction, NodeId, Seq, UserRefNum};
+use types::{ClOrdId, Command, CommandKind, Input, Nanos, NodeAction, NodeId, Seq, UserRefNum};
 
 use super::credentials::{OPERATOR, RootSecret, named};
 use super::file::{ClusterFile, NodeRole, Port};
@@ -79,6 +80,39 @@ struct Standing {
     nodes: Nodes,
     /// By replica: positions of a leader's log that it lacks; `None` for one that is not in the group.
     behind: Vec<Option<u64>>,
+}
+
+/// What there is to look at since the last time.
+struct News {
+    /// The term in which the replica leads and serves; 0: it does not.
+    term: u64,
+    /// Of one that leads.
+    inputs: Option<Inputs>,
+}
+
+/// Inputs of a log.
+struct Inputs {
+    /// When it was asked, on the root's clock.
+    now: Nanos,
+    /// Inputs applied so far.
+    applied: u64,
+    /// Those that were not looked at yet; none where that is not known, or they are too many.
+    new: Vec<Input>,
+}
+
+impl Inputs {
+    fn of(root: &Root, now: Nanos, known: Option<u64>) -> Inputs {
+        let applied = root.engine().applied();
+        let new = match known {
+            // Too many at once would hold up the root: what is beyond is not looked at.
+            Some(known) if applied - known.min(applied) <= INPUTS_MAX => {
+                let new = root.log().after(Seq(known));
+                new.take_while(|input| input.seq.0 <= applied).copied().collect()
+            }
+            _ => Vec::new(),
+        };
+        Inputs { now, applied, new }
+    }
 }
 
 /// How a node was when it last said so.
@@ -172,40 +206,29 @@ impl Server {
     /// Keeps looking how the replica stands, and whose clock is to be followed, until `stop`.
     pub fn watch(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
-            self.look();
+            let seen = {
+                let observed = lock(&self.observer);
+                (observed.term, observed.of.inputs())
+            };
+            let news = self.ask(seen);
             self.refer();
-            self.observe();
+            if let Some(news) = news {
+                self.observe(news);
+            }
             std::thread::sleep(LOOK_EVERY);
         }
     }
 
     /// Settles what machines have seen, and looks at the order of new inputs.
-    fn observe(&self) {
-        let term = self.standing().term;
+    fn observe(&self, news: News) {
+        let term = news.term;
         let known = {
             let mut observed = lock(&self.observer);
             let same = observed.term == term;
             observed.term = term;
             same.then(|| observed.of.inputs())
         };
-        if term == 0 {
-            return;
-        }
-        let (to, from) = sync_channel(1);
-        let asked = self.root.call(move |root, now, _| {
-            let applied = root.engine().applied();
-            let inputs: Vec<Input> = match known {
-                // Too many at once would hold up the root: what is beyond is not looked at.
-                Some(known) if applied - known.min(applied) <= INPUTS_MAX => {
-                    let new = root.log().after(Seq(known));
-                    new.take_while(|input| input.seq.0 <= applied).copied().collect()
-                }
-                _ => Vec::new(),
-            };
-            let _ = to.try_send((now.now, applied, inputs));
-        });
-        let told = asked.ok().and_then(|()| from.recv_timeout(ANSWER).ok());
-        let Some((now, applied, inputs)) = told else { return };
+        let Some(Inputs { now, applied, new }) = news.inputs else { return };
         let expected: BTreeSet<u16> = {
             let heard = lock(&self.heard);
             let fair = |number: &u16| {
@@ -217,7 +240,7 @@ impl Server {
         };
         let mut observed = lock(&self.observer);
         match known {
-            Some(known) if known + inputs.len() as u64 == applied => observed.of.handle(inputs),
+            Some(known) if known + new.len() as u64 == applied => observed.of.handle(new),
             _ => {
                 observed.of.begin(applied);
                 observed.lost = 0;
@@ -247,25 +270,35 @@ impl Server {
     }
 
     fn look(&self) {
+        // Another term's inputs than any: none are wanted.
+        let _ = self.ask((0, 0));
+    }
+
+    /// Asks the replica's loop, once, how it stands and what is new in its log since so many inputs of
+    /// a term; nothing when it does not answer.
+    fn ask(&self, (seen_in, seen): (u64, u64)) -> Option<News> {
         let (to, from) = sync_channel(1);
         let replicas = self.root.places();
-        let asked = self.root.call_member(move |member, _, _| {
+        let asked = self.root.call_member(move |member, now, _| {
             let leader = member.replica().standing().leader.map_or(0, |leader| leader.0);
             let term = member.leading().unwrap_or(0);
-            let nodes = member.role().as_root().map(|root| root.engine().nodes().clone());
+            let root = member.role().as_root();
             let last = member.replica().last();
             let behind = |id| Some(last.saturating_sub(member.replica().matched(ReplicaId(id))?));
-            let _ = to.try_send(Standing {
+            let standing = Standing {
                 seen: true,
                 behind: replicas.map(behind).collect(),
                 term,
                 leader,
-                nodes: nodes.unwrap_or_default(),
-            });
+                nodes: root.map(|root| root.engine().nodes().clone()).unwrap_or_default(),
+            };
+            let known = (seen_in == term).then_some(seen);
+            let inputs = root.filter(|_| term > 0).map(|root| Inputs::of(root, now.now, known));
+            let _ = to.try_send((standing, News { term, inputs }));
         });
-        if let Some(found) = asked.ok().and_then(|()| from.recv_timeout(ANSWER).ok()) {
-            *lock(&self.standing) = Arc::new(found);
-        }
+        let (standing, news) = asked.ok().and_then(|()| from.recv_timeout(ANSWER).ok())?;
+        *lock(&self.standing) = Arc::new(standing);
+        Some(news)
     }
 
     fn standing(&self) -> Arc<Standing> {
