@@ -311,6 +311,7 @@ impl Machine<'_> {
             overlay: self.overlay.clone(),
             fleet: self.fleet.clone(),
             keeps_clocks: self.config.clock.source == "huygens",
+            accounts: crate::deployment::names(&self.config),
         };
         let dir = journal_dir(&self.options.dir);
         crate::files::folder(&dir)?;

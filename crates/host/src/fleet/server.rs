@@ -66,6 +66,8 @@ pub struct Venue {
     pub fleet: Fleet,
     /// Clock agents keep the machines' clocks together.
     pub keeps_clocks: bool,
+    /// User names of the accounts, that of account 1 first.
+    pub accounts: Vec<String>,
 }
 
 /// How the replica stands, looked at every 50 ms.

@@ -2,12 +2,29 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde_json::json;
 use types::{Nanos, NodeId};
 
 use super::{SILENT, Server, lock};
 use crate::fleet::messages::FromRoot;
 use crate::fleet::observer::{Fairness, Spread};
+
+/// Accounts with a line of their own in a text at most.
+const ACCOUNTS_TOLD: usize = 16;
+
+/// Orders of one account in the last span.
+#[derive(Serialize, Clone, PartialEq, Eq, Debug)]
+struct AccountOrders {
+    account: u16,
+    /// Its user name; empty for a number that the venue's settings don't have.
+    name: String,
+    orders: u64,
+    /// Those handled after one that had come to a gateway later.
+    inverted: u64,
+    /// From the gateway to the log.
+    way_ns: Spread,
+}
 
 impl Server {
     /// Fairness of the last ten seconds, within a microsecond and twice what the clocks leave
@@ -29,7 +46,7 @@ impl Server {
         let pair = |spread: &Spread| format!("{:.0} / {:.0}", us(spread.p50), us(spread.p99));
         let lost = lock(&self.observer).lost;
         let orders = &of.orders;
-        vec![
+        let mut lines = vec![
             format!(
                 "feed, last 10 s: {} sampled datagrams released everywhere, {} not ({lost} observations \
                  lost); us p50 / p99: to the last arrival {}, to the last release {}, from the first \
@@ -56,7 +73,38 @@ impl Server {
                 orders.surely_inverted,
                 pair(&orders.way_ns)
             ),
-        ]
+        ];
+        // Those with the most orders.
+        let mut accounts = self.accounts(of);
+        accounts.sort_by_key(|of| (u64::MAX - of.orders, of.account));
+        lines.extend(accounts.iter().take(ACCOUNTS_TOLD).map(|of| {
+            let (name, account, way) = (&of.name, of.account, pair(&of.way_ns));
+            let (orders, inverted) = (of.orders, of.inverted);
+            format!(
+                "  {name} (account {account}): {orders}, {inverted} after a later one; {way} us"
+            )
+        }));
+        if let Some(more) = accounts.len().checked_sub(ACCOUNTS_TOLD).filter(|more| *more > 0) {
+            lines.push(format!("  {more} more accounts: --json"));
+        }
+        lines
+    }
+
+    /// Orders of the last span by account, in the order of their numbers.
+    fn accounts(&self, of: &Fairness) -> Vec<AccountOrders> {
+        let named = |account: u16| {
+            let place = usize::from(account).checked_sub(1)?;
+            self.venue.accounts.get(place).cloned()
+        };
+        let one =
+            |(account, (orders, inverted, way_ns)): (&u16, &(u64, u64, Spread))| AccountOrders {
+                account: *account,
+                name: named(*account).unwrap_or_default(),
+                orders: *orders,
+                inverted: *inverted,
+                way_ns: *way_ns,
+            };
+        of.orders.accounts.iter().map(one).collect()
     }
 
     pub(super) fn status(&self) -> FromRoot {
@@ -122,6 +170,7 @@ impl Server {
             behind.map(|(id, ns)| (self.machine(NodeId(*id)), ns)).collect();
         let mut of = json!(fairness);
         of["behind_first"] = json!(behind);
+        of["orders"]["accounts"] = json!(self.accounts(&fairness));
         let data = json!({
             "fairness": of,
             "leader": standing.leader, "term": standing.term, "key_epoch": epoch,
