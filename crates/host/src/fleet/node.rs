@@ -339,9 +339,13 @@ impl Machine<'_> {
         let epoch = AtomicU32::new(recovered);
         let keyed = Keyed { clock, of: handle, epoch: &epoch };
         keyed.rekey(&server.own_keys(self.number, recovered)?)?;
-        let over = &AtomicBool::new(false);
+        let (over, halt) = (&AtomicBool::new(false), &AtomicBool::new(false));
         thread::scope(|scope| {
             let server = &server;
+            scope.spawn(move || {
+                server.wait_to_retire(id, stop, over).into_iter().for_each(|line| told(&line));
+                halt.store(true, Ordering::Relaxed);
+            });
             scope.spawn(move || traces.map_or(Ok(()), Traces::pass_on));
             scope.spawn(move || server.watch(over));
             // Gateways are on machines of their own: what is asked of them is not to be had here.
@@ -372,7 +376,7 @@ impl Machine<'_> {
             // A root votes and keeps the log whatever its clock does. But one that was just started and leads
             // before it knows the time has everybody hold its feed for as long as it may be wrong.
             clock.settle_within(SETTLE_MAX, stop);
-            let outcome = host.run_watched(stop, watch).map(drop);
+            let outcome = host.run_watched(halt, watch).map(drop);
             over.store(true, Ordering::Relaxed);
             let served = serving.join().unwrap_or(Ok(()));
             outcome.and(served)

@@ -1,5 +1,6 @@
 //! What operators want of a venue's roots.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,14 @@ use super::{ANSWER, COMMIT, Server, set_node};
 use crate::fleet::credentials::OPERATOR;
 use crate::fleet::file::Port;
 use crate::fleet::messages::{FromRoot, Operation};
+
+/// Longest that a root which is to stop waits for others to lead, and for one of them.
+const RETIRE_MAX: Duration = Duration::from_secs(2);
+const RETIRE_EACH: Duration = Duration::from_millis(700);
+/// How long it may go on before it sees that it is to stop.
+const RETIRE_LOOK: Duration = Duration::from_millis(10);
+/// Positions of the log that whoever is to lead may lack: more is written meanwhile, and trading waits.
+const RETIRE_BEHIND_MAX: u64 = 1_000;
 
 impl Server {
     /// Does what an operator wants; else why not, and whether it may be otherwise in a moment.
@@ -113,6 +122,11 @@ impl Server {
         let (number, _) = self.venue.file.node(node).map_err(|why| (why.to_string(), false))?;
         let replica = self.venue.file.replica(number);
         let id = replica.ok_or_else(|| (format!("{node} is no root"), false))?;
+        self.hand_over_to(id, COMMIT)
+    }
+
+    /// The same, by the number of a replica, within so long.
+    fn hand_over_to(&self, id: u8, most: Duration) -> Result<u8, (String, bool)> {
         let (to, from) = sync_channel(1);
         let asked = self.root.call_member(move |member, now, out| {
             let _ = to.try_send(member.hand_over(now, ReplicaId(id), out));
@@ -126,7 +140,7 @@ impl Server {
             }
             Some(Err(why)) => return Err((why.to_string(), false)),
         }
-        let until = Instant::now() + COMMIT;
+        let until = Instant::now() + most;
         while Instant::now() < until {
             self.look();
             if self.standing().leader == id {
@@ -134,6 +148,72 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        Err((format!("{node} does not lead within {} s: again", COMMIT.as_secs()), true))
+        Err((format!("replica {id} does not lead within {} ms: again", most.as_millis()), true))
+    }
+
+    /// This root is to stop: if it leads, another one leads in its place before it does. Gives the line for
+    /// whoever stops it; nothing for one that does not lead. Within [`RETIRE_MAX`], and at once where there
+    /// is nobody to hand over to: then the others elect one when this one is gone.
+    pub fn retire(&self, own: u8) -> Option<String> {
+        let begun = Instant::now();
+        self.look();
+        let standing = self.standing();
+        if standing.term == 0 {
+            return None;
+        }
+        let mut why = "there is no other root that has its log".to_string();
+        for id in successors(own, &standing.behind) {
+            let left = RETIRE_MAX.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            match self.hand_over_to(id, left.min(RETIRE_EACH)) {
+                Ok(_) => {
+                    let ms = begun.elapsed().as_millis();
+                    return Some(format!("replica {id} leads in its place after {ms} ms: stops"));
+                }
+                Err((said, _)) => why = said,
+            }
+            if self.standing().term == 0 {
+                let ms = begun.elapsed().as_millis();
+                return Some(format!("leads no more after {ms} ms: stops"));
+            }
+        }
+        Some(format!("stops while it leads, the others elect one: {why}"))
+    }
+
+    /// Waits until a root that is told to `stop` may, or until it is `over` by itself; what it did then.
+    pub fn wait_to_retire(&self, own: u8, stop: &AtomicBool, over: &AtomicBool) -> Option<String> {
+        while !stop.load(Ordering::Relaxed) {
+            if over.load(Ordering::Relaxed) {
+                return None;
+            }
+            std::thread::sleep(RETIRE_LOOK);
+        }
+        if over.load(Ordering::Relaxed) { None } else { self.retire(own) }
+    }
+}
+
+/// Replicas that may lead in place of this one, those that lack least first; none of those that would have
+/// trading wait until they have it.
+fn successors(own: u8, behind: &[Option<u64>]) -> Vec<u8> {
+    let all = (1u8..).zip(behind).filter_map(|(id, behind)| Some((behind.as_ref()?, id)));
+    let mut near: Vec<(&u64, u8)> =
+        all.filter(|(behind, id)| *id != own && **behind <= RETIRE_BEHIND_MAX).collect();
+    near.sort_unstable();
+    near.into_iter().map(|(_, id)| id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_lacks_least_leads_next_and_nobody_who_lacks_much() {
+        assert_eq!(successors(2, &[Some(7), Some(0), Some(3)]), [3, 1]);
+        assert_eq!(successors(1, &[Some(0), Some(5), Some(5), None, Some(1)]), [5, 2, 3]);
+        assert_eq!(successors(1, &[Some(0), Some(RETIRE_BEHIND_MAX + 1), Some(2)]), [3]);
+        assert_eq!(successors(1, &[Some(0)]), Vec::<u8>::new(), "a root alone");
+        assert_eq!(successors(1, &[]), Vec::<u8>::new());
     }
 }
