@@ -31,11 +31,13 @@ pub enum Ending {
 }
 
 impl Expiries {
-    /// A command of the log.
+    /// Notes a command of the log. Of several with one number the first counts: the engine answers the others as
+    /// duplicates, whatever they ask for. A client that sent an order again may have computed another end for it.
     pub fn note(&mut self, command: &Command) {
         let enters = matches!(command.kind, CommandKind::NewOrder | CommandKind::Replace);
         if enters && command.time_in_force == TimeInForce::GoodTillDate {
-            self.ends.insert((command.account, command.user_ref), command.expire_at);
+            let end = self.ends.entry((command.account, command.user_ref));
+            end.or_insert(command.expire_at);
         }
     }
 
@@ -57,6 +59,18 @@ mod tests {
     use zerocopy::TryFromBytes;
 
     use super::*;
+
+    #[test]
+    fn the_first_command_with_a_number_decides_when_its_order_ends() {
+        let mut expiries = Expiries::default();
+        let mut order = Command::new(CommandKind::NewOrder);
+        order.time_in_force = TimeInForce::GoodTillDate;
+        for end in [9, 5, 12] {
+            order.expire_at = Nanos(end);
+            expiries.note(&order);
+        }
+        assert_eq!(expiries.ends.into_values().collect::<Vec<_>>(), [Nanos(9)]);
+    }
 
     #[test]
     fn what_trades_too_late_or_ends_too_early_is_found() {
