@@ -58,15 +58,21 @@ struct Machine {
 
 impl Venue {
     fn new(name: &str) -> Venue {
+        let root = [("root-1", NodeRole::Root)];
+        Venue::with(name, &root)
+    }
+
+    /// With these roots, and the edges behind them.
+    fn with(name: &str, roots: &[(&str, NodeRole)]) -> Venue {
         let dir = format!("fairbell-fleet-{name}-{}", std::process::id());
         let dir = std::env::temp_dir().join(dir);
         let _ = std::fs::remove_dir_all(&dir);
         host::files::folder(&dir).expect("a folder");
         std::fs::write(dir.join("venue.toml"), VENUE).expect("written");
         let first = ports();
-        let names =
-            [("root-1", NodeRole::Root), ("edge-1", NodeRole::Edge), ("edge-2", NodeRole::Edge)];
-        let nodes = names.into_iter().zip((first..).step_by(16)).map(|((name, role), port)| {
+        let edges = [("edge-1", NodeRole::Edge), ("edge-2", NodeRole::Edge)];
+        let names: Vec<_> = roots.iter().copied().chain(edges).collect();
+        let nodes = names.iter().copied().zip((first..).step_by(16)).map(|((name, role), port)| {
             NodeEntry { port: Some(port), ..NodeEntry::new(name, "127.0.0.1", vec![role]) }
         });
         let path = dir.join("cluster.toml");
@@ -74,7 +80,7 @@ impl Venue {
         let file = file.expect("a cluster");
         std::fs::write(&path, file.text().expect("text")).expect("written");
         credentials::found(&file).expect("an authority");
-        for name in ["root-1", "edge-1", "edge-2", OPERATOR] {
+        for name in names.iter().map(|(name, _)| *name).chain([OPERATOR]) {
             credentials::issue(&file, name, 30).expect("keys");
         }
         Venue { dir, file, running: Vec::new() }
@@ -280,6 +286,45 @@ fn other_settings(venue: &Venue) -> ClusterFile {
     std::fs::copy(venue.dir.join("authority.pem"), dir.join("authority.pem")).expect("copied");
     let text = venue.file.text().expect("text");
     ClusterFile::parse(&dir.join("cluster.toml"), &text).expect("a file")
+}
+
+/// Tells the machine started last under a name to stop; what it said until it had.
+fn stopped(venue: &mut Venue, name: &str) -> Vec<String> {
+    let machine = venue.running.iter().rfind(|machine| machine.name == name).expect("started");
+    machine.stop.store(true, Ordering::Relaxed);
+    let said = Arc::clone(&machine.said);
+    venue.ended(name).expect("it was told to");
+    let said = said.lock().expect("unpoisoned").clone();
+    said
+}
+
+#[test]
+fn a_root_that_leads_hands_over_before_it_stops_and_one_alone_just_stops() {
+    let roots = ["root-1", "root-2", "root-3"];
+    let mut venue = Venue::with("retire", &roots.map(|name| (name, NodeRole::Root)));
+    roots.into_iter().for_each(|name| venue.start(name));
+    roots.into_iter().for_each(|name| venue.wait(name, "up"));
+    let leader = |venue: &Venue| {
+        let status = venue.operate(&Operation::Status);
+        let number = status["leader"].as_u64().expect("a number") as usize;
+        (roots[number - 1], status["term"].as_u64().expect("a number"))
+    };
+    let (first, term) = leader(&venue);
+    let follower = roots.into_iter().find(|name| *name != first).expect("three");
+    let said = stopped(&mut venue, follower);
+    assert!(!said.iter().any(|line| line.contains("stops")), "control, it did not lead: {said:?}");
+    venue.start(follower);
+    venue.wait(follower, "up");
+    let (first, term) = if leader(&venue).0 == first { (first, term) } else { leader(&venue) };
+    let said = stopped(&mut venue, first);
+    assert!(said.iter().any(|line| line.contains("leads in its place after")), "{said:?}");
+    let (next, later) = leader(&venue);
+    assert!(next != first && later > term, "{next} in {later} after {first} in {term}");
+    let mut alone = Venue::new("retire-alone");
+    alone.start("root-1");
+    alone.wait("root-1", "up");
+    let said = stopped(&mut alone, "root-1");
+    assert!(said.iter().any(|line| line.contains("there is no other root")), "{said:?}");
 }
 
 #[test]

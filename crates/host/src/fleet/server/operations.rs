@@ -179,7 +179,7 @@ impl Server {
                 return Some(format!("leads no more after {ms} ms: stops"));
             }
         }
-        Some(format!("stops while it leads, the others elect one: {why}"))
+        Some(format!("stops while it leads: {why}"))
     }
 
     /// Waits until a root that is told to `stop` may, or until it is `over` by itself; what it did then.
