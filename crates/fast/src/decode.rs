@@ -51,6 +51,9 @@ pub trait Sink {
 pub struct Limits {
     /// Elements of all sequences of a message.
     pub elements: u32,
+    /// Steps of a message inside sequences: elements times what is in one, so that a few bytes and a
+    /// template with many fields that take none cannot ask for hours of work.
+    pub steps: u32,
     /// Bytes of a string that deltas and tails make longer.
     pub text: usize,
     /// Dynamic references inside each other.
@@ -59,7 +62,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { elements: 1 << 16, text: 1 << 16, depth: 16 }
+        Limits { elements: 1 << 16, steps: 1 << 22, text: 1 << 16, depth: 16 }
     }
 }
 
@@ -152,6 +155,7 @@ impl<P: Program> Decoder<P> {
             reader: Reader::new(bytes, self.strict),
             sink,
             elements: self.limits.elements,
+            steps: self.limits.steps,
             depth: self.limits.depth,
             text: self.limits.text,
         };
@@ -207,6 +211,7 @@ pub struct Run<'t, 'd, 'b, 's, S> {
     sink: &'s mut S,
     /// What is left of the limits.
     elements: u32,
+    steps: u32,
     depth: u32,
     text: usize,
 }
@@ -351,6 +356,9 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         };
         let length = length as u32;
         self.elements = self.elements.checked_sub(length).ok_or(Code::Limit).map_err(at(field))?;
+        let cost = self.templates.costs.get(block).copied().unwrap_or(u32::MAX);
+        let steps = length.checked_mul(cost).and_then(|steps| self.steps.checked_sub(steps));
+        self.steps = steps.ok_or(Code::Limit).map_err(at(field))?;
         self.sink.begin_sequence(field, length);
         for _ in 0..length {
             self.sink.element();

@@ -17,8 +17,11 @@ use crate::xml;
 
 /// Steps of all templates together, static references written out.
 const STEPS_MAX: usize = 1 << 16;
-/// Static references inside each other.
+/// Static references inside each other, and groups and sequences inside each other once they are
+/// written out.
 const DEPTH_MAX: usize = 32;
+/// Bytes of initial values, static references written out.
+const INITIAL_BYTES_MAX: usize = 4 << 20;
 /// Template identifiers below this are looked up directly.
 const DIRECT_MAX: u32 = 4_096;
 
@@ -164,6 +167,9 @@ pub struct Templates {
     /// All names of fields, each once.
     pub names: Vec<Name>,
     pub(crate) blocks: Vec<Vec<Op>>,
+    /// Steps of each block, those of groups in it included: what one pass through it takes at most,
+    /// sequences and dynamic references in it counted once.
+    pub(crate) costs: Vec<u32>,
     /// Previous values in all dictionaries together.
     pub(crate) slots: usize,
     /// Template index + 1 by identifier, for small ones.
@@ -180,20 +186,32 @@ impl Templates {
         Templates::compile(&xml::parse(text)?)
     }
 
+    /// Compiles the template XML of a file that somebody else wrote: see [`xml::parse_checked`].
+    ///
+    /// # Errors
+    /// S1 to S5, D8 for a reference that leads nowhere; [`Code::Limit`] for templates that are too
+    /// large, too deep, or too long written out. Each has the line of its element or template.
+    pub fn from_user_xml(text: &str) -> Result<Templates, TemplateError> {
+        Templates::compile(&xml::parse_checked(text)?)
+    }
+
     /// Compiles templates.
     ///
     /// # Errors
     /// S1 for two templates of one name or identifier; [`Code::Limit`] as above.
     pub fn compile(templates: &[Template]) -> Result<Templates, TemplateError> {
-        let mut compiler = Compiler { templates, ..Compiler::default() };
-        let mut infos = Vec::new();
-        for (at, template) in templates.iter().enumerate() {
-            if templates[..at].iter().any(|other| other.name == template.name) {
+        let mut compiler = Compiler::default();
+        for template in templates {
+            if compiler.templates.insert(&template.name, template).is_some() {
                 return Err(about(template, Code::S1, "two templates of one name"));
             }
-            let context = Context { template: &template.name, ty: None, depth: 0 };
+        }
+        let mut infos = Vec::new();
+        for template in templates {
+            let context = Context { template: &template.name, ty: None, depth: 0, nested: 0 };
             let block = compiler.block(&template.body, &context);
-            let block = block.map_err(|code| about(template, code, "too long written out"))?;
+            let block =
+                block.map_err(|code| about(template, code, "too long or too deep written out"))?;
             let (name, reset) = (template.name.clone(), template.reset);
             infos.push(TemplateInfo { name, id: template.id, reset, block });
         }
@@ -214,6 +232,7 @@ impl Templates {
             fields: compiler.fields,
             names: compiler.names,
             blocks: compiler.blocks,
+            costs: compiler.costs,
             slots: compiler.slots.len(),
             direct,
             by_id,
@@ -244,7 +263,8 @@ impl Templates {
 }
 
 fn about(template: &Template, code: Code, detail: &str) -> TemplateError {
-    TemplateError { code, line: 0, detail: format!("{}: {detail}", template.name.local) }
+    let detail = format!("template {}: {detail}", template.name.local);
+    TemplateError { code, line: template.line, detail }
 }
 
 /// What an instruction is compiled inside of.
@@ -252,7 +272,10 @@ fn about(template: &Template, code: Code, detail: &str) -> TemplateError {
 struct Context<'a> {
     template: &'a Name,
     ty: Option<&'a Name>,
+    /// Static references around it.
     depth: usize,
+    /// Groups and sequences around it, those of the referring templates included.
+    nested: usize,
 }
 
 /// Whose dictionary, and the key in it.
@@ -266,21 +289,36 @@ enum Owner {
 
 #[derive(Default)]
 struct Compiler<'a> {
-    templates: &'a [Template],
+    templates: BTreeMap<&'a Name, &'a Template>,
     fields: Vec<FieldInfo>,
     /// Fields made already, by the place of their instruction.
     made: BTreeMap<*const Field, u32>,
     names: Vec<Name>,
+    /// Index of each name in `names`.
+    places: BTreeMap<&'a Name, u32>,
     blocks: Vec<Vec<Op>>,
+    costs: Vec<u32>,
     slots: BTreeMap<(Owner, Name), usize>,
     steps: usize,
+    /// Bytes of initial values so far.
+    initial_bytes: usize,
 }
 
 impl<'a> Compiler<'a> {
     fn block(&mut self, body: &'a Body, context: &Context<'a>) -> Result<usize, Code> {
         let mut ops = Vec::new();
-        self.body(body, context, &mut ops)?;
+        let context = Context { nested: context.nested + 1, ..context.clone() };
+        if context.nested > DEPTH_MAX {
+            return Err(Code::Limit);
+        }
+        self.body(body, &context, &mut ops)?;
+        let inside = |op: &Op| match op {
+            Op::Group { block, .. } => self.costs.get(*block).copied().unwrap_or(0),
+            _ => 0,
+        };
+        let cost = ops.iter().fold(0, |sum: u32, op| sum.saturating_add(1 + inside(op)));
         self.blocks.push(ops);
+        self.costs.push(cost);
         Ok(self.blocks.len() - 1)
     }
 
@@ -303,20 +341,18 @@ impl<'a> Compiler<'a> {
                     ops.push(op);
                 }
                 Instruction::Dynamic => ops.push(Op::Dynamic),
-                Instruction::Static(name) => {
-                    match self.templates.iter().find(|template| template.name == *name) {
-                        None => ops.push(Op::Missing),
-                        Some(template) => {
-                            if context.depth == DEPTH_MAX {
-                                return Err(Code::Limit);
-                            }
-                            let mut inside = context.clone();
-                            inside.template = &template.name;
-                            inside.depth += 1;
-                            self.body(&template.body, &inside, ops)?;
+                Instruction::Static(name) => match self.templates.get(name).copied() {
+                    None => ops.push(Op::Missing),
+                    Some(template) => {
+                        if context.depth == DEPTH_MAX {
+                            return Err(Code::Limit);
                         }
+                        let mut inside = context.clone();
+                        inside.template = &template.name;
+                        inside.depth += 1;
+                        self.body(&template.body, &inside, ops)?;
                     }
-                }
+                },
             }
         }
         Ok(())
@@ -328,15 +364,15 @@ impl<'a> Compiler<'a> {
             Content::Primitive(primitive) => {
                 let key = field.name.clone();
                 let (ty, operation) = (primitive.ty, &primitive.operation);
-                Op::Scalar(self.scalar(index, ty, operation, field.optional, key, context))
+                Op::Scalar(self.scalar(index, ty, operation, field.optional, key, context)?)
             }
             Content::Parts { exponent, mantissa } => {
                 let key = |part: &str| derived(&field.name, part);
                 let optional = field.optional;
                 let exponent =
-                    self.scalar(index, Type::I32, exponent, optional, key("exponent"), context);
+                    self.scalar(index, Type::I32, exponent, optional, key("exponent"), context)?;
                 let mantissa =
-                    self.scalar(index, Type::I64, mantissa, false, key("mantissa"), context);
+                    self.scalar(index, Type::I64, mantissa, false, key("mantissa"), context)?;
                 Op::Parts { exponent, mantissa }
             }
             Content::Group(body) => {
@@ -346,7 +382,7 @@ impl<'a> Compiler<'a> {
             }
             Content::Sequence { length_name, length, body } => {
                 let key = length_name.clone().unwrap_or_else(|| derived(&field.name, "length"));
-                let length = self.scalar(index, Type::U32, length, field.optional, key, context);
+                let length = self.scalar(index, Type::U32, length, field.optional, key, context)?;
                 let block = self.block(body, context)?;
                 let map = self.blocks[block].iter().any(Op::takes_bit);
                 Op::Sequence { field: index, length, map, block }
@@ -359,9 +395,9 @@ impl<'a> Compiler<'a> {
         if let Some(&index) = self.made.get(&place) {
             return index;
         }
-        let known = self.names.iter().position(|name| *name == field.name);
-        let name_index = known.unwrap_or(self.names.len()) as u32;
-        if known.is_none() {
+        let free = self.names.len() as u32;
+        let name_index = *self.places.entry(&field.name).or_insert(free);
+        if name_index == free {
             self.names.push(field.name.clone());
         }
         let kind = match &field.content {
@@ -385,7 +421,7 @@ impl<'a> Compiler<'a> {
         optional: bool,
         key: Name,
         context: &Context<'a>,
-    ) -> Scalar {
+    ) -> Result<Scalar, Code> {
         let owner = match &operation.dictionary {
             Dictionary::Template => Owner::Template(context.template.clone()),
             Dictionary::Type => Owner::Type(context.ty.cloned()),
@@ -407,7 +443,13 @@ impl<'a> Compiler<'a> {
         let bits = initial.and_then(|value| value.as_value().integer());
         let bits = bits.map(|value| value as u64);
         let initial = Initial::of(initial);
-        Scalar { field, ty, operator: operation.operator, optional, slot, initial, bits }
+        if let Initial::Text(text) = &initial {
+            self.initial_bytes += text.len();
+            if self.initial_bytes > INITIAL_BYTES_MAX {
+                return Err(Code::Limit);
+            }
+        }
+        Ok(Scalar { field, ty, operator: operation.operator, optional, slot, initial, bits })
     }
 }
 

@@ -144,6 +144,8 @@ pub struct Template {
     pub id: Option<u32>,
     /// Dictionaries are reset when a message of it comes (session control protocol 1.1).
     pub reset: bool,
+    /// Line of the XML text where it begins, from 1; 0 where there is no text.
+    pub line: u32,
     /// What it consists of.
     pub body: Body,
 }

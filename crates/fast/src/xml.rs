@@ -3,7 +3,9 @@
 //! Elements and attributes of other namespaces are ignored, as §9 has it; anything unknown in the
 //! specification's own namespace is S1.
 
-use roxmltree::{Document, Node};
+use std::collections::BTreeSet;
+
+use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::convert::from_string;
 use crate::error::{Code, TemplateError};
@@ -18,6 +20,12 @@ pub const NAMESPACE: &str = "http://www.fixprotocol.org/ns/fast/td/1.1";
 pub const CONTROL: &str = "http://www.fixprotocol.org/ns/fast/scp/1.1";
 /// Groups and sequences inside each other.
 const DEPTH_MAX: u32 = 32;
+/// Bytes of a document.
+pub const TEXT_MAX: usize = 4 << 20;
+/// Elements, texts and comments of a document.
+const NODES_MAX: u32 = 1 << 16;
+/// Bytes of a name, a namespace or an identifier, which every element inside inherits.
+const NAME_MAX: usize = 256;
 
 type Parsed<T> = Result<T, TemplateError>;
 
@@ -33,14 +41,65 @@ struct Scope {
 /// Reads a document with one template or several.
 ///
 /// # Errors
-/// S1 to S5.
+/// S1 to S5; [`Code::Limit`] for more than [`TEXT_MAX`] bytes, too many elements, or too deep ones.
 pub fn parse(text: &str) -> Parsed<Vec<Template>> {
-    let document = Document::parse(text).map_err(|error| TemplateError {
-        code: Code::S1,
-        line: error.pos().row,
-        detail: error.to_string(),
-    })?;
+    read(&document(text)?)
+}
+
+/// As [`parse`], and for a file that somebody else wrote: a reference to a template that the document
+/// lacks is D8 here and not when a stream reaches it, an element of no namespace is S1 and not passed
+/// over, and so is a document of which no template has an identifier, since no message could be of it.
+///
+/// # Errors
+/// Those of [`parse`], and these.
+pub fn parse_checked(text: &str) -> Parsed<Vec<Template>> {
+    let document = document(text)?;
+    let templates = read(&document)?;
+    let names: BTreeSet<&Name> = templates.iter().map(|template| &template.name).collect();
+    let elements = document.descendants().filter(Node::is_element);
+    for node in elements {
+        if node.tag_name().namespace().is_none_or(str::is_empty) {
+            return Err(wrong(node, Code::S1, "of no namespace"));
+        }
+        let Some(target) = node.attribute("name").filter(|_| kind(node) == Some("templateRef"))
+        else {
+            continue;
+        };
+        let ns = node.ancestors().find_map(|around| around.attribute("templateNs")).unwrap_or("");
+        let name = Name { ns: ns.to_string(), local: target.trim().to_string() };
+        if !names.contains(&name) {
+            return Err(wrong(node, Code::D8, &format!("no template {target:?}")));
+        }
+    }
+    if templates.iter().all(|template| template.id.is_none()) {
+        let root = document.root_element();
+        return Err(wrong(root, Code::S1, "no template has an id, a number below 2^32"));
+    }
+    Ok(templates)
+}
+
+fn document(text: &str) -> Parsed<Document<'_>> {
+    if text.len() > TEXT_MAX {
+        let detail = format!("{} bytes, more than {TEXT_MAX}", text.len());
+        return Err(TemplateError { code: Code::Limit, line: 1, detail });
+    }
+    let options = ParsingOptions { nodes_limit: NODES_MAX, ..ParsingOptions::default() };
+    Document::parse_with_options(text, options).map_err(|error| {
+        let code = match error {
+            roxmltree::Error::NodesLimitReached => Code::Limit,
+            _ => Code::S1,
+        };
+        TemplateError { code, line: error.pos().row, detail: error.to_string() }
+    })
+}
+
+fn read(document: &Document<'_>) -> Parsed<Vec<Template>> {
     let root = document.root_element();
+    let ends: Vec<usize> = document.input_text().match_indices('\n').map(|(at, _)| at).collect();
+    let template = |node: Node<'_, '_>, scope: &Scope| {
+        let line = ends.partition_point(|end| *end < node.range().start) + 1;
+        template(node, scope, line as u32)
+    };
     let scope = Scope {
         ns: String::new(),
         template_ns: String::new(),
@@ -54,7 +113,10 @@ pub fn parse(text: &str) -> Parsed<Vec<Template>> {
             children(root)?.into_iter().map(|node| template(node, &scope)).collect()
         }
         Some("template") => Ok(vec![template(root, &scope)?]),
-        _ => Err(wrong(root, Code::S1, "neither templates nor template")),
+        _ => {
+            let detail = format!("neither templates nor template of the namespace {NAMESPACE}");
+            Err(wrong(root, Code::S1, &detail))
+        }
     }
 }
 
@@ -90,6 +152,10 @@ fn attributes(node: Node<'_, '_>, known: &[&str]) -> Parsed<()> {
         };
         if strange {
             return Err(wrong(node, Code::S1, &format!("attribute {}", attribute.name())));
+        }
+        if attribute.name() != "value" && attribute.value().len() > NAME_MAX {
+            let detail = format!("attribute {} of more than {NAME_MAX} bytes", attribute.name());
+            return Err(wrong(node, Code::Limit, &detail));
         }
     }
     Ok(())
@@ -128,7 +194,7 @@ fn local(node: Node<'_, '_>) -> Parsed<String> {
     name.map(str::to_string).ok_or_else(|| wrong(node, Code::S1, "no name"))
 }
 
-fn template(node: Node<'_, '_>, outer: &Scope) -> Parsed<Template> {
+fn template(node: Node<'_, '_>, outer: &Scope, line: u32) -> Parsed<Template> {
     if kind(node) != Some("template") {
         return Err(wrong(node, Code::S1, "not a template"));
     }
@@ -139,6 +205,7 @@ fn template(node: Node<'_, '_>, outer: &Scope) -> Parsed<Template> {
         name: Name { ns: scope.template_ns.clone(), local: local(node)? },
         id: node.attribute("id").and_then(|id| id.trim().parse().ok()),
         reset: reset.is_some_and(|word| ["yes", "true", "T", "Y"].contains(&word)),
+        line,
         body: body(node, &children(node)?, &scope)?,
     })
 }
