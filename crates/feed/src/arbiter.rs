@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 
 use types::Nanos;
 
+use crate::sides::Sides;
+
 /// Sides of a line at most.
 pub const SIDES: usize = 2;
-/// First copies whose time is remembered to measure by how much the second trails.
-const REMEMBERED: usize = 4_096;
 
 /// How long to wait for what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,15 +130,6 @@ pub struct LineStats {
     pub held_most: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Side {
-    stats: SideStats,
-    /// One more than the highest message number heard.
-    next: u64,
-    heard: Nanos,
-    stale: bool,
-}
-
 #[derive(Debug)]
 struct Held {
     count: u32,
@@ -156,10 +147,8 @@ pub struct Arbiter {
     spare: Vec<Vec<u8>>,
     /// When the first missing message was asked for: first and last time.
     requested: Option<(Nanos, Nanos)>,
-    sides: [Side; SIDES],
+    sides: Sides,
     stats: LineStats,
-    /// Number of first messages, and when the first copy came.
-    firsts: Vec<(u64, Nanos)>,
 }
 
 impl Arbiter {
@@ -171,9 +160,8 @@ impl Arbiter {
             held: BTreeMap::new(),
             spare: Vec::new(),
             requested: None,
-            sides: [Side::default(); SIDES],
+            sides: Sides::new(),
             stats: LineStats::default(),
-            firsts: vec![(u64::MAX, Nanos(0)); REMEMBERED],
         }
     }
 
@@ -189,7 +177,7 @@ impl Arbiter {
 
     /// Health of a side; of one that does not exist, nothing heard.
     pub fn side(&self, side: usize) -> SideStats {
-        self.sides.get(side).map_or(SideStats::default(), |side| side.stats)
+        self.sides.stats(side)
     }
 
     /// Number of the next message.
@@ -207,13 +195,13 @@ impl Arbiter {
         bytes: &[u8],
         sink: &mut impl LineSink,
     ) {
-        self.hear(now, side, first, count, sink);
+        self.sides.hear(now, side, (first, count), |notice| sink.notice(notice));
         let expected = *self.expected.get_or_insert(first);
         let Some(end) = first.checked_add(count.into()) else { return };
         if end <= expected || self.held.get(&first).is_some_and(|held| held.count >= count) {
             self.second(now, side, first, count);
         } else {
-            self.first(now, side, first);
+            self.sides.first(now, side, first);
             if first <= expected {
                 self.deliver(first, count, bytes, sink);
                 self.drain(sink);
@@ -227,7 +215,7 @@ impl Arbiter {
 
     /// Lets time pass.
     pub fn poll(&mut self, now: Nanos, sink: &mut impl LineSink) {
-        self.watch(sink);
+        self.sides.watch(self.config.stale, |notice| sink.notice(notice));
         while let Some((&until, held)) = self.held.first_key_value() {
             let from = self.expected.unwrap_or(until);
             let asked_at = held.since.0.saturating_add(self.config.wait.0);
@@ -268,50 +256,12 @@ impl Arbiter {
         })
     }
 
-    fn hear(&mut self, now: Nanos, side: usize, first: u64, count: u32, sink: &mut impl LineSink) {
-        if self.sides.iter().all(|side| side.stats.packets == 0) {
-            // Silence counts from the first packet.
-            self.sides.iter_mut().for_each(|side| side.heard = now);
-        }
-        let Some(heard) = self.sides.get_mut(side) else { return };
-        heard.stats.packets += 1;
-        heard.heard = now;
-        if heard.stale {
-            heard.stale = false;
-            sink.notice(Notice::Alive { side });
-        }
-        if heard.next != 0 && first < heard.next {
-            heard.stats.reordered += 1;
-            // What seemed missing was only late.
-            heard.stats.missing = heard.stats.missing.saturating_sub(count.into());
-        } else if heard.next != 0 {
-            heard.stats.missing += first - heard.next;
-        }
-        heard.next = heard.next.max(first.saturating_add(count.into()));
-    }
-
-    /// Notes when the first copy of a packet came.
-    fn first(&mut self, now: Nanos, side: usize, first: u64) {
-        if let Some(side) = self.sides.get_mut(side) {
-            side.stats.first += 1;
-        }
-        if let Some(place) = self.firsts.get_mut(first as usize % REMEMBERED) {
-            *place = (first, now);
-        }
-    }
-
     fn second(&mut self, now: Nanos, side: usize, first: u64, count: u32) {
         if count == 0 {
             return;
         }
         self.stats.duplicates += 1;
-        let remembered = self.firsts.get(first as usize % REMEMBERED);
-        if let (Some(&(known, at)), Some(side)) = (remembered, self.sides.get_mut(side))
-            && known == first
-        {
-            side.stats.behind_sum += now.0.saturating_sub(at.0);
-            side.stats.behind_count += 1;
-        }
+        self.sides.second(now, side, first);
     }
 
     fn deliver(&mut self, first: u64, count: u32, bytes: &[u8], sink: &mut impl LineSink) {
@@ -364,19 +314,5 @@ impl Arbiter {
         self.expected = Some(until);
         self.requested = None;
         self.drain(sink);
-    }
-
-    /// Calls a side dead that has been silent while another one was heard. Where nobody is heard, the
-    /// market may be quiet, and that is for whoever knows the hours.
-    fn watch(&mut self, sink: &mut impl LineSink) {
-        let latest = self.sides.iter().map(|side| side.heard).max().unwrap_or(Nanos(0));
-        for (at, side) in self.sides.iter_mut().enumerate() {
-            let silent = latest.0.saturating_sub(side.heard.0) > self.config.stale.0;
-            if silent && !side.stale {
-                side.stale = true;
-                side.stats.stale += 1;
-                sink.notice(Notice::Stale { side: at });
-            }
-        }
     }
 }

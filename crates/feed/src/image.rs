@@ -430,6 +430,14 @@ impl BookImage {
             .filter_map(|(index, book)| Some((InstrumentId(index as u16), book.symbol?)))
     }
 
+    /// An instrument's symbol as a number, first character highest: see [`crate::plant::symbol`].
+    pub(crate) fn symbol(&self, instrument: InstrumentId) -> Option<u64> {
+        let Symbol(name) = self.known(instrument)?.symbol?;
+        let number = u64::from_be_bytes(name);
+        let spaces = name.iter().rev().take_while(|&&byte| byte == b' ').count();
+        number.checked_shr(8 * spaces as u32)
+    }
+
     /// The trading state last heard.
     pub fn state(&self, instrument: InstrumentId) -> Option<State> {
         self.known(instrument)?.action.map(|action| action.state)

@@ -9,7 +9,8 @@
 //!   behind; a [`Listener`] fetches them when [`CatchUpRule`] says that this beats repair.
 //! - [`Arbiter`] makes one line of its A and B copies, for feeds that are sent twice; [`TopOfBook`]
 //!   keeps best prices from OPRA's quotes; [`Pcap`] reads captures of any of them.
-//! - [`plant`] is the ticker plant: lines in, normalized updates of wanted symbols out.
+//! - [`plant`] is the ticker plant: lines in, normalized updates of wanted symbols out; of a venue of
+//!   our own by [`plant::VenueFeed`].
 //! - [`lab`] plays a line over two lossy ways from a seed.
 //! - [`StreamDigest`] and [`Checkpoints`] are used at the source as well, so that both ends compare
 //!   like with like: the books by what they hold, the stream by every byte of it.
@@ -26,9 +27,11 @@ mod orders;
 pub mod pcap;
 pub mod plant;
 mod reorder;
+mod sides;
 mod snapshot;
 mod snapshot_server;
 mod subscriber;
+mod ticker;
 mod top_of_book;
 
 pub use arbiter::{

@@ -31,7 +31,9 @@ use crate::{
     catch_up::{CatchUp, CatchUpConfig},
     checkpoint::{Checkpoints, StreamDigest},
     image::{BookImage, FeedError},
+    plant::Update,
     reorder::Reorder,
+    ticker::Ticker,
 };
 
 /// Requests without an answer before the time between them grows. Silence is most often a lost packet,
@@ -173,6 +175,7 @@ pub struct Listener {
     stream: StreamDigest,
     checkpoints: Checkpoints,
     capture: Option<Capture>,
+    ticker: Option<Ticker>,
     prints: Vec<(MatchNumber, Nanos)>,
     reorder: Reorder,
     counters: ListenerCounters,
@@ -207,6 +210,7 @@ impl Listener {
                 instruments,
             ),
             capture: config.capture.map(Capture::new),
+            ticker: None,
             prints: Vec::with_capacity(config.prints_max.min(1 << 20)),
             reorder: Reorder::new(config.reorder_max),
             counters: ListenerCounters::default(),
@@ -288,6 +292,16 @@ impl Listener {
         self.capture.as_ref()
     }
 
+    /// From now on trades and changes of best prices are told as updates of that line.
+    pub(crate) fn tell_ticks(&mut self, line: u8) {
+        self.ticker = Some(Ticker::new(line));
+    }
+
+    /// Moves the updates that are new to the end of `to`.
+    pub(crate) fn take_ticks(&mut self, to: &mut Vec<Update>) {
+        self.ticker.iter_mut().for_each(|ticker| ticker.take(to));
+    }
+
     /// See [`crate::Subscriber::set_sources`].
     pub(crate) fn set_sources(&mut self, sources: Vec<Peer>) {
         self.config.sources = Some(sources);
@@ -311,7 +325,12 @@ impl Listener {
             capture.message(bytes);
         }
         match self.image.apply(bytes) {
-            Ok(message) => self.note_print(now, &message),
+            Ok(message) => {
+                if let Some(ticker) = &mut self.ticker {
+                    ticker.applied(now, seq, &message, &self.image);
+                }
+                self.note_print(now, &message);
+            }
             Err(error) => {
                 match error {
                     FeedError::Parse(_) => self.counters.parse_errors += 1,

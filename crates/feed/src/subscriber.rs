@@ -11,6 +11,7 @@ use crate::{
     catch_up::{CatchUpCounters, NAME_RANGES},
     image::BookImage,
     listener::{Listener, ListenerConfig, ListenerCounters},
+    plant::Update,
 };
 
 /// One client per session.
@@ -67,6 +68,22 @@ impl Subscriber {
     /// From now on the feed comes from these addresses, and from nobody else but the servers.
     pub fn set_sources(&mut self, sources: Vec<Peer>) {
         self.clients.iter_mut().for_each(|client| client.set_sources(sources.clone()));
+    }
+
+    /// From now on trades and changes of best prices are told as updates, those of each session as of
+    /// a line of its own, in the order of the sessions.
+    pub(crate) fn tell_ticks(&mut self) {
+        (0..).zip(&mut self.clients).for_each(|(line, client)| client.tell_ticks(line));
+    }
+
+    /// Moves the updates that are new to the end of `to`.
+    pub(crate) fn take_ticks(&mut self, to: &mut Vec<Update>) {
+        self.clients.iter_mut().for_each(|client| client.take_ticks(to));
+    }
+
+    /// Place of a session among the clients.
+    pub(crate) fn place(&self, session: &[u8; 10]) -> Option<usize> {
+        self.sessions.iter().position(|of| of.0 == *session)
     }
 
     /// Whether a stream is one that a client opened.

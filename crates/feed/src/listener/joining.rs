@@ -125,6 +125,9 @@ impl Listener {
         if let Some(capture) = &mut self.capture {
             capture.interrupt();
         }
+        if let Some(ticker) = &mut self.ticker {
+            ticker.joined(now, (before, seq.0), &self.image);
+        }
         self.take_ready(now);
         self.watch_gap(now, before);
     }

@@ -238,9 +238,9 @@ impl Making<'_> {
                     bbo: quote.bbo,
                     series: quote.series,
                     bid: quote.bid,
-                    bid_size: quote.bid_size,
+                    bid_size: quote.bid_size.into(),
                     offer: quote.offer,
-                    offer_size: quote.offer_size,
+                    offer_size: quote.offer_size.into(),
                     best_bid: top.bid,
                     best_offer: top.offer,
                     ..about(Kind::Quote)
@@ -251,7 +251,7 @@ impl Making<'_> {
                 let update = Update {
                     series: sale.series,
                     bid: sale.price,
-                    bid_size: sale.volume,
+                    bid_size: sale.volume.into(),
                     ..about(Kind::Trade)
                 };
                 (header, update)

@@ -1,6 +1,7 @@
 //! The ticker plant: lines of market data, each sent twice, become one stream of normalized updates.
 //!
 //! - [`Line`] makes updates of the packets of both sides: arbitration, decoding, best prices, health.
+//! - [`VenueFeed`] does the same for the feed of a venue of ours: books, gaps repaired, snapshots.
 //! - [`Update`] is a quote with the best prices after it, a trade, or something about a line; it has
 //!   a fixed form as words, for rings in shared memory, and as bytes.
 //! - [`Subscriptions`] knows who wants which symbols, and fills their datagrams; [`Follower`] reads those.
@@ -11,6 +12,7 @@
 mod line;
 mod subscriptions;
 mod update;
+mod venue;
 
 pub use line::{Format, Line, LineConfig, LineHealth};
 pub use subscriptions::{
@@ -18,6 +20,7 @@ pub use subscriptions::{
     Subscriptions, parse_challenge,
 };
 pub use update::{Kind, UPDATE_BYTES, UPDATE_WORDS, Update, symbol, symbol_text};
+pub use venue::{StreamHealth, VenueFeed};
 
 /// Gives lines to loops by their loads: the heaviest first, each to the loop with the least. The loop
 /// of every line. Lines of equal load go around, so that lines nobody has heard yet are spread, too.

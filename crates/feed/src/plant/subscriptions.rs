@@ -8,7 +8,7 @@
 //! granted only with the token of its address and port in it; any other one, also to leave, is answered
 //! with that token, in no more bytes than it has itself.
 //!
-//! Datagram, big-endian: `FBT1`, count of updates (two bytes), two of zero, epoch of the plant, number
+//! Datagram, big-endian: `FBT2`, count of updates (two bytes), two of zero, epoch of the plant, number
 //! of the first update, updates. Request: `FBS2`, 1 to subscribe or 0 to leave, one byte of zero, count
 //! of symbols (two bytes; none: all), token (16 bytes), symbols. Token: `FBC2`, four of zero, token.
 
@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 
 use types::Nanos;
 
-use super::update::{Kind, UPDATE_BYTES, Update};
+use super::update::{UPDATE_BYTES, Update};
 
 /// Updates in a datagram at most.
-pub const PACKET_UPDATES: usize = 13;
+pub const PACKET_UPDATES: usize = 12;
 const HEADER: usize = 24;
 const SUBSCRIBERS_MAX: usize = 64;
 /// Symbols of a request at most: what fits in a datagram.
@@ -212,12 +212,12 @@ impl<A: Copy + PartialEq> Subscriptions<A> {
 
     /// Tells an update to those who want it; what is about a line goes to all. Full datagrams are sent.
     pub fn publish(&mut self, update: &Update, mut send: impl FnMut(A, &[u8])) {
-        let mut seats = match update.kind {
-            Kind::Quote | Kind::Trade => {
+        let mut seats = match update.kind.is_tick() {
+            true => {
                 let wanted = self.wanted.get(&update.series.symbol).copied().unwrap_or(0);
                 wanted | self.everything
             }
-            _ => u64::MAX,
+            false => u64::MAX,
         };
         while seats != 0 {
             let seat = seats.trailing_zeros() as usize;
@@ -263,7 +263,7 @@ impl<A: Copy + PartialEq> Subscriptions<A> {
 
 impl<A: Copy> Subscriber<A> {
     fn begin(&mut self, epoch: u64) {
-        self.packet.extend_from_slice(b"FBT1\0\0\0\0");
+        self.packet.extend_from_slice(b"FBT2\0\0\0\0");
         self.packet.extend_from_slice(&epoch.to_be_bytes());
         self.packet.extend_from_slice(&self.sequence.to_be_bytes());
     }
@@ -340,7 +340,7 @@ fn parse(bytes: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (zero, rest) = rest.split_first_chunk::<2>()?;
     let (epoch, first) = rest.split_first_chunk::<8>()?;
     let whole = body.len() == usize::from(u16::from_be_bytes(*count)) * UPDATE_BYTES;
-    let right = magic == b"FBT1" && *zero == [0; 2] && whole;
+    let right = magic == b"FBT2" && *zero == [0; 2] && whole;
     let first = u64::from_be_bytes(*first.first_chunk()?);
     right.then(|| (u64::from_be_bytes(*epoch), first, body))
 }

@@ -1,10 +1,10 @@
-//! Updates and their fixed form: thirteen words, in datagrams big-endian one after the other.
+//! Updates and their fixed form: fourteen words, in datagrams big-endian one after the other.
 
 use fast::opra::{Best, Price, Series};
 use types::Nanos;
 
 /// Words of an update.
-pub const UPDATE_WORDS: usize = 13;
+pub const UPDATE_WORDS: usize = 14;
 /// Bytes of it in a datagram.
 pub const UPDATE_BYTES: usize = 8 * UPDATE_WORDS;
 
@@ -14,7 +14,8 @@ pub const UPDATE_BYTES: usize = 8 * UPDATE_WORDS;
 pub enum Kind {
     /// A quote, and the best prices after it.
     Quote = 1,
-    /// A trade: price and size of the bid.
+    /// A trade: price and size of the bid. Where the line numbers trades, as our own feed does, its
+    /// number is the offer price, and `bbo` the side that took, `B` or `S`, or 0 after a cross.
     Trade = 2,
     /// Messages of the line are lost: `sequence` is the first, `time` the first not lost.
     Gap = 3,
@@ -26,13 +27,30 @@ pub enum Kind {
     Stale = 6,
     /// The line is heard again.
     Fresh = 7,
+    /// A trade is broken: its number is the offer price. Of our own feed only.
+    Broken = 8,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        use Kind::{Fresh, Gap, Quote, SideAlive, SideDead, Stale, Trade};
-        let all = [Quote, Trade, Gap, SideDead, SideAlive, Stale, Fresh];
-        all.into_iter().find(|&kind| kind as u8 == byte)
+        Kind::ALL.into_iter().find(|&kind| kind as u8 == byte)
+    }
+
+    /// All of them.
+    pub const ALL: [Kind; 8] = [
+        Kind::Quote,
+        Kind::Trade,
+        Kind::Gap,
+        Kind::SideDead,
+        Kind::SideAlive,
+        Kind::Stale,
+        Kind::Fresh,
+        Kind::Broken,
+    ];
+
+    /// Whether it is about a series, and not about a line.
+    pub fn is_tick(self) -> bool {
+        matches!(self, Kind::Quote | Kind::Trade | Kind::Broken)
     }
 }
 
@@ -57,12 +75,12 @@ pub struct Update {
     pub series: Series,
     /// Price bid, or traded.
     pub bid: Price,
-    /// Contracts bid for, or traded.
-    pub bid_size: u32,
+    /// Contracts or lots bid for, or traded.
+    pub bid_size: u64,
     /// Price offered.
     pub offer: Price,
-    /// Contracts offered.
-    pub offer_size: u32,
+    /// Contracts or lots offered.
+    pub offer_size: u64,
     /// Best bid after it.
     pub best_bid: Option<Best>,
     /// Best offer after it.
@@ -109,7 +127,8 @@ impl Update {
             strike.0 as u64,
             self.bid.0 as u64,
             self.offer.0 as u64,
-            pair(self.bid_size, self.offer_size),
+            self.bid_size,
+            self.offer_size,
             best_bid.price.0 as u64,
             best_offer.price.0 as u64,
             pair(best_bid.size, best_offer.size),
@@ -119,7 +138,19 @@ impl Update {
 
     /// From words; `None` for an unknown kind.
     pub fn from_words(words: &[u64; UPDATE_WORDS]) -> Option<Update> {
-        let [head, sequence, heard, time, symbol, strike, bid, offer, sizes, tops @ ..] = *words;
+        let [
+            head,
+            sequence,
+            heard,
+            time,
+            symbol,
+            strike,
+            bid,
+            offer,
+            bid_size,
+            offer_size,
+            tops @ ..,
+        ] = *words;
         let [kind, line, participant, bbo, month, day, year, strike_code] = head.to_be_bytes();
         let [bid_price, offer_price, best_sizes, sides] = tops;
         let [bid_side, offer_side, bid_there, offer_there, ..] = sides.to_be_bytes();
@@ -137,9 +168,9 @@ impl Update {
             time,
             series: Series { symbol, month, day, year, strike_code, strike: Price(strike as i64) },
             bid: Price(bid as i64),
-            bid_size: (sizes >> 32) as u32,
+            bid_size,
             offer: Price(offer as i64),
-            offer_size: sizes as u32,
+            offer_size,
             best_bid: best(bid_there, bid_side, bid_price, best_sizes >> 32),
             best_offer: best(offer_there, offer_side, offer_price, best_sizes),
         })

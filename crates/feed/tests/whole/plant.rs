@@ -379,9 +379,9 @@ fn updates() -> impl Strategy<Value = Update> {
             time,
             series: Series { symbol, month, day, year, strike_code, strike: Price(strike) },
             bid: Price(own.0),
-            bid_size: own.1,
+            bid_size: own.1.into(),
             offer: Price(own.2),
-            offer_size: own.3,
+            offer_size: own.3.into(),
             best_bid,
             best_offer,
         }
