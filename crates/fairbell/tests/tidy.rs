@@ -35,6 +35,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("store", 3),
     ("replication", 3),
     ("exchange", 4),
+    ("ticks", 4),
     ("sim", 5),
     ("emulator", 5),
     ("backtest", 4),
