@@ -2,8 +2,13 @@
 //! plant, whose commands are here, too, is elsewhere.
 //!
 //! The format of a datagram is told from its bytes unless `--format` says it: MoldUDP64 with ITCH
-//! 5.0 (ours and Nasdaq's), OPRA's binary blocks, or FAST for OPRA. Everything is decoded to the
-//! last field; what cannot be is told with its number in the file, and the command fails.
+//! 5.0 (ours and Nasdaq's), OPRA's binary blocks, or FAST for OPRA; FAST of any other kind by the
+//! templates of the user. Files of DBN and of ITCH messages without packets are read, too. Everything
+//! is decoded to the last field; what cannot be is told with its number in the file, and the command
+//! fails.
+
+mod files;
+mod user;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -11,8 +16,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand, ValueEnum};
-use fast::opra::{Event, Opra, V1, V2, binary, to_event};
-use fast::slots::{Message, SlotDecoder, SlotSink};
+use fast::opra::checksum::Checksum;
+use fast::opra::{Event, Opra, V1, V2, binary, fast_templates, to_event};
+use fast::slots::{Description, Message, SlotDecoder, SlotSink};
 use feed::pcap::{Payload, Pcap};
 use feed::{Arbiter, ArbiterConfig, Delivery, LineSink, Notice, TopOfBook};
 use types::Nanos;
@@ -20,12 +26,15 @@ use wire::moldudp::Packet;
 use wire::soupbin::Framer;
 
 use host::failure::Failure;
+use user::{User, UserArgs};
 
 /// Options of `fairbell feed`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     fairbell feed decode capture.pcap            every message, one line each\n  \
     fairbell feed stats capture.pcap --json      counts, gaps, best prices\n  \
+    fairbell feed decode other.pcap --templates theirs.xml\n  \
+    fairbell feed templates --print opra > opra.xml\n  \
     fairbell feed play capture.pcap --to 127.0.0.1:9000 --speed 10\n  \
     fairbell feed serve --ring /dev/shm/ticks    a ticker plant of 24 lines")]
 pub struct FeedArgs {
@@ -38,11 +47,21 @@ pub struct FeedArgs {
 #[derive(Subcommand, Clone, Debug)]
 pub enum Feed {
     /// Print every message of a capture
-    #[command(after_help = "Example: fairbell feed decode capture.pcap --json")]
+    #[command(after_help = "Examples:\n  \
+        fairbell feed decode capture.pcap --json\n  \
+        fairbell feed decode glbx.mbo.dbn.zst                 DBN, by its first bytes\n  \
+        fairbell feed decode other.pcap --templates theirs.xml --preamble 4 --number MsgSeqNum")]
     Decode(FileArgs),
     /// Count messages, gaps and best prices of a capture
-    #[command(after_help = "Example: fairbell feed stats capture.pcap")]
+    #[command(after_help = "Examples:\n  \
+        fairbell feed stats capture.pcap\n  \
+        fairbell feed stats opra.pcap --templates opra.xml    the same checksum as without")]
     Stats(FileArgs),
+    /// Print the templates of a built-in format as XML, or check those of a file
+    #[command(after_help = "Examples:\n  \
+        fairbell feed templates --print opra > opra.xml\n  \
+        fairbell feed templates --check theirs.xml")]
+    Templates(TemplatesArgs),
     /// Send the datagrams of a capture again, with their distances in time
     #[command(after_help = "Example: fairbell feed play capture.pcap --to 127.0.0.1:9000")]
     Play(PlayArgs),
@@ -57,15 +76,37 @@ pub enum Feed {
 /// A capture and how to read it.
 #[derive(Args, Clone, Debug)]
 pub struct FileArgs {
-    /// Capture, pcap or pcapng
+    /// Capture (pcap or pcapng), DBN plain or compressed, or ITCH messages behind their lengths
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Format of the datagrams
     #[arg(long, value_name = "FORMAT", default_value = "auto")]
     pub format: Format,
+    /// Templates of the user.
+    #[command(flatten)]
+    pub user: UserArgs,
     /// Print JSON: one document a message, or one in all
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `fairbell feed templates`.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+pub struct TemplatesArgs {
+    /// Print the templates of this format
+    #[arg(long, value_name = "FORMAT")]
+    pub print: Option<BuiltIn>,
+    /// Compile the templates of this file and say what is in it
+    #[arg(long, value_name = "FILE")]
+    pub check: Option<PathBuf>,
+}
+
+/// Formats whose description is one of FAST 1.1, too.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BuiltIn {
+    /// FAST for OPRA, version 2
+    Opra,
 }
 
 /// Options of `fairbell feed play`.
@@ -95,6 +136,10 @@ pub enum Format {
     OpraFastV1,
     /// FAST for OPRA, version 2
     OpraFastV2,
+    /// FAST by the templates of the user
+    Fast,
+    /// Databento's DBN, a file of its own
+    Dbn,
 }
 
 /// Runs a subcommand.
@@ -102,6 +147,7 @@ pub fn run(args: &FeedArgs) -> Result<(), Failure> {
     match &args.feed {
         Feed::Decode(args) => decode(args),
         Feed::Stats(args) => stats(args),
+        Feed::Templates(args) => templates(args),
         Feed::Play(args) => play(args),
         Feed::Serve(args) => crate::plant::serve(args),
         Feed::Subscribe(args) => crate::plant::subscribe(args),
@@ -121,7 +167,10 @@ struct Seen {
     messages: u64,
     /// By the name of the format and kind.
     kinds: BTreeMap<String, u64>,
+    /// The first complaints.
     errors: Vec<String>,
+    /// All of them.
+    not_decoded: u64,
     delivered: u64,
     lost: u64,
     print: bool,
@@ -144,7 +193,10 @@ impl Seen {
     }
 
     fn error(&mut self, complaint: String) {
-        self.errors.push(format!("frame {}: {complaint}", self.frames));
+        self.not_decoded += 1;
+        if self.errors.len() < ERRORS_TOLD {
+            self.errors.push(format!("frame {}: {complaint}", self.frames));
+        }
     }
 }
 
@@ -165,6 +217,10 @@ struct Reader {
     format: Format,
     v1: SlotDecoder<V1>,
     v2: SlotDecoder<V2>,
+    /// Over all messages of version 2.
+    v2_sum: Checksum,
+    /// Templates of the user.
+    user: Option<User>,
     top: TopOfBook,
     /// One line for each destination.
     lines: BTreeMap<([u8; 4], u16), Arbiter>,
@@ -175,20 +231,38 @@ struct Reader {
 const SERIES_MAX: usize = 1 << 20;
 /// Destinations whose sequence is followed.
 const LINES_MAX: usize = 1_024;
+/// Complaints that are told.
+const ERRORS_TOLD: usize = 20;
 
 impl Reader {
-    fn new(format: Format, print: bool, json: bool) -> Reader {
-        Reader {
+    fn new(args: &FileArgs, print: bool) -> Result<Reader, Failure> {
+        let user = User::new(&args.user, print)?;
+        let (format, json) = (args.format, args.json);
+        match (format, &user) {
+            (Format::Fast, None) => {
+                return Err(Failure::Usage("--format fast: --templates says how".to_string()));
+            }
+            (Format::Auto | Format::Fast | Format::OpraFastV2, _) | (_, None) => {}
+            _ => return Err(Failure::Usage("--templates are for FAST".to_string())),
+        }
+        Ok(Reader {
             format,
             v1: SlotDecoder::default(),
             v2: SlotDecoder::default(),
+            v2_sum: Checksum::new(&[48, 49]),
+            user,
             top: TopOfBook::new(SERIES_MAX),
             lines: BTreeMap::new(),
             seen: Seen { print, json, ..Seen::default() },
-        }
+        })
     }
 
     fn file(&mut self, path: &Path) -> Result<(), Failure> {
+        match files::kind(path, self.format)? {
+            files::Kind::Capture => {}
+            files::Kind::Dbn => return files::dbn(path, &mut self.seen),
+            files::Kind::Itch => return files::itch(path, &mut self.seen),
+        }
         let bytes = read(path)?;
         let failed = |error| Failure::Run(format!("{}: {error}", path.display()));
         for frame in Pcap::new(&bytes).map_err(failed)? {
@@ -206,7 +280,18 @@ impl Reader {
         Ok(())
     }
 
+    /// Over all values of all messages of FAST; `None` where there are none.
+    fn checksum(&self) -> Option<u64> {
+        match &self.user {
+            Some(user) => Some(user.checksum),
+            None => (self.v2_sum.messages > 0).then_some(self.v2_sum.sum),
+        }
+    }
+
     fn datagram(&mut self, time: Nanos, to: ([u8; 4], u16), bytes: &[u8]) {
+        if self.user.is_some() {
+            return self.by_templates(time, to, bytes);
+        }
         let format = match self.format {
             Format::Auto => guess(bytes),
             given => Some(given),
@@ -217,6 +302,18 @@ impl Reader {
             Some(Format::OpraFastV1) => self.fast::<V1>(time, to, bytes),
             Some(Format::OpraFastV2) => self.fast::<V2>(time, to, bytes),
             _ => self.seen.error("a datagram of no known format".to_string()),
+        }
+    }
+
+    fn by_templates(&mut self, time: Nanos, to: ([u8; 4], u16), bytes: &[u8]) {
+        let (Some(user), seen) = (&mut self.user, &mut self.seen) else { return };
+        let outcome = user.datagram(bytes, |told| {
+            seen.message("fast", told.template, || told.text.to_string());
+        });
+        match outcome {
+            Ok((Some(first), count)) => self.number(time, to, first, count),
+            Ok((None, _)) => {}
+            Err(complaint) => self.seen.error(format!("FAST: {complaint}")),
         }
     }
 
@@ -259,6 +356,7 @@ impl Reader {
         let mut sink = Noting::<F> {
             seen: &mut self.seen,
             top: &mut self.top,
+            sum: &mut self.v2_sum,
             first: None,
             version: std::marker::PhantomData,
         };
@@ -297,6 +395,7 @@ impl Reader {
 struct Noting<'s, F> {
     seen: &'s mut Seen,
     top: &'s mut TopOfBook,
+    sum: &'s mut Checksum,
     first: Option<u64>,
     version: std::marker::PhantomData<F>,
 }
@@ -306,6 +405,9 @@ struct Again<'n, 's, F>(&'n mut Noting<'s, F>);
 
 impl<F: Opra> SlotSink for Again<'_, '_, F> {
     fn message(&mut self, message: &Message<'_>) {
+        if F::FORMAT.framing.version.is_some() {
+            self.0.sum.message(message);
+        }
         let event = to_event::<F>(message);
         self.0.first.get_or_insert(u64::from(message.number(F::NAMES.sequence)));
         note(self.0.seen, self.0.top, F::FORMAT.name, &event);
@@ -347,35 +449,37 @@ fn guess(bytes: &[u8]) -> Option<Format> {
 }
 
 fn finish(seen: &Seen) -> Result<(), Failure> {
-    for error in seen.errors.iter().take(20) {
+    for error in &seen.errors {
         eprintln!("{error}");
     }
-    match seen.errors.len() {
+    match seen.not_decoded {
         0 => Ok(()),
         count => Err(Failure::Run(format!("{count} datagrams or messages were not decoded"))),
     }
 }
 
 fn decode(args: &FileArgs) -> Result<(), Failure> {
-    let mut reader = Reader::new(args.format, true, args.json);
+    let mut reader = Reader::new(args, true)?;
     reader.file(&args.file)?;
     finish(&reader.seen)
 }
 
 fn stats(args: &FileArgs) -> Result<(), Failure> {
-    let mut reader = Reader::new(args.format, false, args.json);
+    let mut reader = Reader::new(args, false)?;
     reader.file(&args.file)?;
     let seen = &reader.seen;
+    let checksum = reader.checksum().map(|sum| format!("{sum:016x}"));
     if args.json {
         let document = serde_json::json!({
             "frames": seen.frames,
-            "not_decoded": seen.errors.len(),
+            "not_decoded": seen.not_decoded,
             "other_frames": seen.others,
             "messages": seen.messages,
             "kinds": seen.kinds,
             "lines": reader.lines.len(),
             "numbers_lost": seen.lost,
             "series": reader.top.len(),
+            "checksum": checksum,
         });
         println!("{document:#}");
         return finish(seen);
@@ -385,8 +489,25 @@ fn stats(args: &FileArgs) -> Result<(), Failure> {
     for (kind, count) in &seen.kinds {
         println!("  {kind:<32} {count:>10}");
     }
+    if let Some(checksum) = checksum {
+        println!("checksum of all values {checksum}");
+    }
     println!("{} numbers missing, best prices of {} series", seen.lost, reader.top.len());
     finish(seen)
+}
+
+fn templates(args: &TemplatesArgs) -> Result<(), Failure> {
+    if let Some(BuiltIn::Opra) = args.print {
+        print!("{}", fast_templates(&V2::FORMAT));
+    }
+    let Some(path) = &args.check else { return Ok(()) };
+    let templates = user::compile(path)?;
+    for template in &templates.templates {
+        let id = template.id.map_or("-".to_string(), |id| id.to_string());
+        println!("{id:>10} {}", template.name.local);
+    }
+    println!("{} templates, {} fields", templates.templates.len(), templates.fields.len());
+    Ok(())
 }
 
 fn play(args: &PlayArgs) -> Result<(), Failure> {

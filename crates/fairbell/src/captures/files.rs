@@ -1,0 +1,105 @@
+//! Market data in files that are no captures: DBN, and ITCH messages each behind its length.
+
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read};
+use std::path::Path;
+
+use dbn::decode::{DecodeRecordRef, DynDecoder};
+use dbn::{Record, VersionUpgradePolicy};
+use host::failure::Failure;
+
+use super::{Format, Seen};
+
+/// What a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Datagrams with their times.
+    Capture,
+    /// DBN, plain or compressed by Zstandard.
+    Dbn,
+    /// ITCH messages, each behind its length as two bytes, big-endian: Nasdaq's files.
+    Itch,
+}
+
+/// First bytes of a Zstandard stream.
+const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+/// First bytes of captures: pcap in micro- and nanoseconds, of either byte order, and pcapng.
+const CAPTURES: [[u8; 4]; 5] = [
+    [0xD4, 0xC3, 0xB2, 0xA1],
+    [0xA1, 0xB2, 0xC3, 0xD4],
+    [0x4D, 0x3C, 0xB2, 0xA1],
+    [0xA1, 0xB2, 0x3C, 0x4D],
+    [0x0A, 0x0D, 0x0D, 0x0A],
+];
+
+/// What a file is by its first bytes.
+///
+/// # Errors
+/// It cannot be read.
+pub fn kind(path: &Path, format: Format) -> Result<Kind, Failure> {
+    let failed = |error| Failure::Usage(format!("{}: {error}", path.display()));
+    let mut first = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(4).read_to_end(&mut first).map_err(failed)?;
+    Ok(match (format, first.as_slice()) {
+        (Format::Dbn, _) => Kind::Dbn,
+        (_, first) if CAPTURES.iter().any(|magic| magic == first) => Kind::Capture,
+        (Format::Auto, first) if first.starts_with(b"DBN") || *first == ZSTD => Kind::Dbn,
+        (Format::Auto | Format::Itch, [0, length, kind, ..])
+            if fast::itch::Message::LENGTHS.contains(&(*kind, usize::from(*length))) =>
+        {
+            Kind::Itch
+        }
+        _ => Kind::Capture,
+    })
+}
+
+/// Every record of a DBN file.
+///
+/// # Errors
+/// It is none, or ends in the middle of a record.
+pub fn dbn(path: &Path, seen: &mut Seen) -> Result<(), Failure> {
+    let failed = |error: dbn::Error| Failure::Run(format!("{}: {error}", path.display()));
+    let opened = File::open(path);
+    let file = opened.map_err(|error| Failure::Run(format!("{}: {error}", path.display())))?;
+    let policy = VersionUpgradePolicy::UpgradeToV3;
+    let mut decoder = DynDecoder::new_inferred(BufReader::new(file), policy).map_err(failed)?;
+    while let Some(record) = decoder.decode_record_ref().map_err(failed)? {
+        seen.frames += 1;
+        match record.as_enum() {
+            Ok(known) => {
+                let kind = record.rtype().map_or("?".to_string(), |kind| format!("{kind:?}"));
+                seen.message("dbn", &kind, || format!("{known:?}"));
+            }
+            Err(error) => seen.error(format!("DBN: {error}")),
+        }
+    }
+    Ok(())
+}
+
+/// Every message of an ITCH file.
+///
+/// # Errors
+/// It cannot be read, or ends in the middle of a message.
+pub fn itch(path: &Path, seen: &mut Seen) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::Run(format!("{}: {error}", path.display()));
+    let mut file = BufReader::new(File::open(path).map_err(failed)?);
+    let (mut length, mut message) = ([0; 2], Vec::new());
+    loop {
+        match file.read_exact(length.get_mut(..1).unwrap_or(&mut [])) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            read => read.map_err(failed)?,
+        }
+        file.read_exact(length.get_mut(1..).unwrap_or(&mut [])).map_err(failed)?;
+        message.resize(usize::from(u16::from_be_bytes(length)), 0);
+        file.read_exact(&mut message).map_err(failed)?;
+        seen.frames += 1;
+        match fast::itch::Message::parse(&message) {
+            Ok(view) => {
+                let kind = char::from(message.first().copied().unwrap_or(b'?')).to_string();
+                seen.message("itch", &kind, || format!("{view:?}"));
+            }
+            Err(code) => seen.error(format!("ITCH: {code}")),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Captures and files of market data by the command, as somebody who has only its help would: formats
+//! told from the bytes, FAST by templates of the user, and nothing in a file that could end it badly.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use fast::opra::stream::{Shape, make};
+use fast::opra::{V2, fast_templates};
+use fast::slots::Description;
+use fast::xml::NAMESPACE;
+use fast::{Encoder, Owned, Record, Templates};
+use feed::pcap::{put_header, put_udp};
+use serde_json::Value;
+use types::{Nanos, SplitMix64};
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("fairbell-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Scratch(path)
+    }
+
+    fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, bytes).expect("written");
+        path.display().to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn feed(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fairbell"));
+    command.arg("feed").args(args).output().expect("it runs")
+}
+
+fn stats(args: &[&str]) -> Value {
+    let output = feed(&[&["stats", "--json"], args].concat());
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {complaint}");
+    serde_json::from_slice(&output.stdout).expect("a document")
+}
+
+fn refused(args: &[&str]) -> (i32, String) {
+    let output = feed(args);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().expect("no signal"), complaint)
+}
+
+fn capture<'a>(packets: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut file = Vec::new();
+    put_header(&mut file);
+    for (at, packet) in (1..).zip(packets) {
+        put_udp(&mut file, Nanos(at * 1_000_000), ([127, 0, 0, 1], 9_000), packet);
+    }
+    file
+}
+
+#[test]
+fn templates_of_the_user_give_the_checksum_of_the_built_in_decoder() {
+    let scratch = Scratch::new("opra");
+    let stream = make::<V2>(Shape { seed: 31, bytes: 100_000, ..Shape::default() });
+    let file = scratch.put("opra.pcap", capture(stream.packets()));
+    let printed = feed(&["templates", "--print", "opra"]);
+    assert_eq!(printed.status.code(), Some(0));
+    let text = String::from_utf8(printed.stdout).expect("text");
+    assert_eq!(text, fast_templates(&V2::FORMAT));
+    let xml = scratch.put("opra.xml", &text);
+    let built_in = stats(&[&file]);
+    assert_eq!(
+        (&built_in["messages"], &built_in["not_decoded"]),
+        (&stream.messages.into(), &0.into())
+    );
+    for options in [
+        &["--templates", &xml][..],
+        &["--templates", &xml, "--format", "fast", "--framing", "opra"],
+    ] {
+        let user = stats(&[&[file.as_str()], options].concat());
+        for same in ["messages", "checksum", "numbers_lost", "not_decoded"] {
+            assert_eq!(built_in[same], user[same], "{same} {options:?}");
+        }
+    }
+    // A control: another file of templates, another checksum.
+    let other = text.replace("name=\"bid\" id=\"26\"", "name=\"bid\" id=\"28\"");
+    assert_ne!(other, text);
+    let other = scratch.put("other.xml", other);
+    assert_ne!(built_in["checksum"], stats(&[&file, "--templates", &other])["checksum"]);
+}
+
+#[test]
+fn a_stream_of_anybodys_templates_is_decoded_by_name_in_every_framing() {
+    let scratch = Scratch::new("anybody");
+    let text = format!(
+        "<templates xmlns='{NAMESPACE}'>\n <template name='Top' id='7'>\n  <uInt32 name='MsgSeqNum'><increment/></uInt32>\n  \
+         <string name='Symbol'><copy/></string>\n  <decimal name='Price'><exponent><default value='-2'/></exponent>\
+         <mantissa><delta/></mantissa></decimal>\n </template>\n</templates>\n"
+    );
+    let xml = scratch.put("top.xml", &text);
+    let templates = Arc::new(Templates::from_user_xml(&text).expect("valid"));
+    let mut encoder = Encoder::new(Arc::clone(&templates));
+    let record = |at: u32| {
+        let price =
+            Owned::Decimal(fast::Decimal { exponent: -2, mantissa: 10_000 + i64::from(at) });
+        Record::of(0)
+            .set(&templates, "MsgSeqNum", Owned::U32(at))
+            .set(&templates, "Symbol", Owned::Ascii(b"XYZ".to_vec()))
+            .set(&templates, "Price", price)
+    };
+    let mut packets = [Vec::new(), Vec::new(), Vec::new()];
+    // Number 5 to 7 are missing.
+    for first in [1, 3, 8, 10] {
+        let records = [record(first), record(first + 1)];
+        for (way, packets) in packets.iter_mut().enumerate() {
+            encoder.reset();
+            let mut bytes = if way == 2 { vec![0xEE; 5] } else { Vec::new() };
+            match way {
+                1 => encoder.block(&records, &mut bytes).expect("encoded"),
+                _ => records
+                    .iter()
+                    .for_each(|one| encoder.message(one, &mut bytes).expect("encoded")),
+            }
+            packets.push(bytes);
+        }
+    }
+    let mut sums = Vec::new();
+    for (packets, options) in
+        packets.iter().zip([&[][..], &["--framing", "blocks"], &["--preamble", "5"]])
+    {
+        let file = scratch.put("top.pcap", capture(packets.iter().map(Vec::as_slice)));
+        let common = [file.as_str(), "--templates", &xml, "--number", "MsgSeqNum"];
+        let seen = stats(&[&common[..], options].concat());
+        assert_eq!(
+            (&seen["messages"], &seen["numbers_lost"]),
+            (&8.into(), &3.into()),
+            "{options:?}"
+        );
+        assert_eq!(seen["kinds"]["fast Top"], 8);
+        sums.push(seen["checksum"].clone());
+        let output = feed(&[&["decode"], &common[..], options].concat());
+        let told = String::from_utf8(output.stdout).expect("text");
+        let last = told.lines().last().expect("a line").to_string();
+        assert!(last.ends_with("Top  MsgSeqNum=11 Symbol=\"XYZ\" Price=10011e-2"), "{last}");
+    }
+    assert!(sums.windows(2).all(|pair| pair[0] == pair[1]), "{sums:?}");
+    let wrong = scratch.put("wrong.xml", text.replace("<copy/>", "<cpoy/>"));
+    let file = scratch.put("top.pcap", capture(packets[0].iter().map(Vec::as_slice)));
+    let (code, why) = refused(&["stats", &file, "--templates", &wrong]);
+    assert!(code == 2 && why.contains("wrong.xml:4: [S1]"), "{why}");
+    let (code, why) = refused(&["stats", &file, "--templates", &xml, "--number", "Nobody"]);
+    assert!(code == 2 && why.contains("no field \"Nobody\""), "{why}");
+    let (code, why) = refused(&["stats", &file, "--templates", &xml, "--framing", "blocks"]);
+    assert!(code == 1 && why.contains("frame 1: FAST"), "{why}");
+    assert_eq!(refused(&["stats", &file, "--format", "fast"]).0, 2, "without templates");
+}
+
+#[test]
+fn dbn_and_itch_files_are_known_by_their_first_bytes() {
+    use dbn::encode::{DbnEncoder, EncodeRecord};
+    let scratch = Scratch::new("files");
+    let metadata = dbn::Metadata::builder()
+        .dataset("TEST".to_string())
+        .schema(Some(dbn::Schema::Mbo))
+        .start(1)
+        .stype_in(Some(dbn::SType::RawSymbol))
+        .stype_out(dbn::SType::InstrumentId)
+        .build();
+    let mut bytes = Vec::new();
+    let mut encoder = DbnEncoder::new(&mut bytes, &metadata).expect("a file");
+    for order_id in 1..=3 {
+        let mbo = dbn::MboMsg { order_id, ..dbn::MboMsg::default() };
+        encoder.encode_record(&mbo).expect("written");
+    }
+    drop(encoder);
+    let file = scratch.put("three.dbn", &bytes);
+    let seen = stats(&[&file]);
+    assert_eq!((&seen["messages"], &seen["kinds"]["dbn Mbo"]), (&3.into(), &3.into()), "{seen}");
+    let told = feed(&["decode", &file]);
+    assert!(String::from_utf8_lossy(&told.stdout).contains("order_id: 3"), "the last one");
+    let cut = scratch.put("cut.dbn", &bytes[..bytes.len() - 7]);
+    assert_eq!(refused(&["stats", &cut]).0, 1);
+    // A system event, twice.
+    let event = [0, 12, b'S', 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, b'O'];
+    let itch = scratch.put("two.itch", [event, event].concat());
+    assert_eq!(stats(&[&itch])["kinds"]["itch S"], 2);
+    let cut = scratch.put("cut.itch", &[&event[..], &event[..9]].concat());
+    assert_eq!(refused(&["stats", &cut]).0, 1, "it ends inside a message");
+}
+
+#[test]
+fn no_bytes_end_it_badly() {
+    let scratch = Scratch::new("bytes");
+    let xml = scratch.put("opra.xml", fast_templates(&V2::FORMAT));
+    let stream = make::<V2>(Shape { seed: 32, bytes: 3_000, ..Shape::default() });
+    let right = capture(stream.packets());
+    let seed = 0xCAFE;
+    println!("seed {seed:#x}");
+    let mut random = SplitMix64::new(seed);
+    for round in 0..40 {
+        let mut bytes = right.clone();
+        for _ in 0..1 + random.below(20) {
+            let at = random.below(bytes.len() as u64) as usize;
+            bytes[at] = random.below(256) as u8;
+        }
+        // Also as what it is not.
+        match round % 8 {
+            0 => bytes[..4].copy_from_slice(b"DBN\x02"),
+            1 => bytes[..4].copy_from_slice(&[0x28, 0xB5, 0x2F, 0xFD]),
+            2 => bytes[..3].copy_from_slice(&[0, 12, b'S']),
+            _ => {}
+        }
+        let file = scratch.put("broken", &bytes);
+        let options: &[&str] = if round % 2 == 0 { &["--templates", &xml] } else { &[] };
+        let (code, why) = refused(&[&["stats", &file], options].concat());
+        assert!(matches!(code, 0..=2), "{code}: {why}");
+    }
+}
