@@ -22,7 +22,7 @@ pub fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 /// How a client speaks TLS with a door.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct TlsArgs {
     /// Speak TLS 1.3
     #[arg(long, requires = "ca")]

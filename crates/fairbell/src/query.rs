@@ -1,4 +1,7 @@
-//! `fairbell query`: orders and trades out of the post-trade store, also while it is fed.
+//! `fairbell query`: orders and trades out of the post-trade store, also while it is fed, and ticks out
+//! of the files of a ticker plant.
+
+mod ticks;
 
 use std::path::PathBuf;
 
@@ -21,7 +24,8 @@ const DAY_NS: u64 = 86_400 * Nanos::SECOND;
     fairbell query orders --participant GUEST            the last 100 orders of an account\n  \
     fairbell query orders --state open --limit 0         every open order\n  \
     fairbell query trades --instrument BTCUSD --since 09:30 --until 10:00 --json\n  \
-    fairbell query trades --participant GUESTS           of a firm, on either side")]
+    fairbell query trades --participant GUESTS           of a firm, on either side\n  \
+    fairbell query ticks --dir /var/lib/ticks --symbol BTCUSD")]
 pub struct QueryArgs {
     /// What to ask for.
     #[command(subcommand)]
@@ -41,6 +45,11 @@ pub enum What {
         fairbell query trades --limit 20\n  \
         fairbell query trades --state corrected --json")]
     Trades(TradesArgs),
+    /// Trades and best prices as a ticker plant heard them
+    #[command(after_help = "Examples:\n  \
+        fairbell query ticks --dir /var/lib/ticks --kind trade --from 09:30 --to 09:31\n  \
+        fairbell query ticks --file ticks-01763769600000000000.parquet --limit 0 --json")]
+    Ticks(ticks::TicksArgs),
 }
 
 /// Which rows, of orders and trades alike.
@@ -100,6 +109,7 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
     let (rows, state) = match &args.what {
         What::Orders(args) => (&args.rows, &args.state),
         What::Trades(args) => (&args.rows, &args.state),
+        What::Ticks(args) => return ticks::run(args),
     };
     let store = match &rows.file {
         Some(text) => place(text)?,
@@ -130,6 +140,7 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
     let count = match &args.what {
         What::Orders(_) => query.orders(&filter, |line| out.order(&line)),
         What::Trades(_) => query.trades(&filter, |line| out.trade(&line)),
+        What::Ticks(_) => Ok(0),
     };
     let count = count.map_err(wrong)?;
     out.end(count, rows.limit, held.applied);

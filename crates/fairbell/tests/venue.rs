@@ -276,3 +276,158 @@ fn all_machines_are_restarted_one_after_another_and_one_that_stays_away_stops_th
     let why = String::from_utf8_lossy(&failing.stderr).into_owned();
     assert!(!failing.status.success() && why.contains("edge-2: exit 7"), "{why}");
 }
+
+/// Rows that `fairbell query ticks` finds.
+fn ticks(dir: &str, more: &[&str]) -> Value {
+    let args = [&["query", "ticks", "--json", "--limit", "0", "--dir", dir], more].concat();
+    common::document(&fairbell(&args).output().expect("it runs"))
+}
+
+#[test]
+fn a_plant_hears_the_venue_from_two_edges_and_goes_on_without_one() {
+    let name = format!("fairbell-plant-{}", std::process::id());
+    let scratch = Scratch(std::env::temp_dir().join(name));
+    std::fs::create_dir_all(&scratch.0).expect("a folder");
+    let first = ports(2);
+    let password = found(&scratch, first);
+    let (cluster, ca) = (scratch.at("cluster/cluster.toml"), scratch.at("cluster/authority.pem"));
+    let node = |name: &str| {
+        let dir = scratch.at(name);
+        std::fs::create_dir_all(&dir).expect("a folder");
+        let mut node = fairbell(&["node", "--cluster", &cluster, "--name", name, "--dir", &dir]);
+        node.stdout(Stdio::null()).stderr(Stdio::null());
+        Running(node.spawn().expect("it starts"))
+    };
+    let mut nodes: Vec<Running> = NODES.iter().map(|name| node(name)).collect();
+    let at = |edge: u16, port: u16| format!("127.0.0.1:{}", first + 16 * edge + port);
+    let doors = [at(1, 14), at(2, 14)];
+    let tls = ["--tls", "--ca", &ca, "--server-name", "lab"];
+    let login = |account: u32| format!("TEST0{account}:{password}");
+    let since = Instant::now();
+    loop {
+        let own = login(1);
+        let asked = ["subscribe", "--json", "--login", &own, "--address", &doors[0], "--edges"];
+        let output = fairbell(&[&asked[..], &tls].concat()).output().expect("it runs");
+        let named = serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default();
+        if named["edges"].as_array().is_some_and(|edges| edges.len() == 2) {
+            break;
+        }
+        assert!(since.elapsed() < 4 * PATIENCE, "{}", String::from_utf8_lossy(&output.stderr));
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let (ring, dir, killed) = (scratch.at("ring"), scratch.at("ticks"), scratch.at("killed"));
+    let desk = format!("127.0.0.1:{}", first + 47);
+    let own = login(1);
+    let serve =
+        ["feed", "serve", "--json", "--login", &own, "--venue", &doors[0], "--venue", &doors[1]];
+    let plant = |more: &[&str]| fairbell(&[&serve[..], &tls, more].concat());
+    let wrong =
+        ["feed", "serve", "--venue", &doors[0], "--login", "TEST01:wrong", "--desk", "127.0.0.1:0"];
+    let refused = fairbell(&[&wrong[..], &tls].concat()).output().expect("it runs");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let mut whole =
+        start(plant(&["--desk", &desk, "--ring", &ring, "--ticks", &dir, "--seconds", "14"]));
+    let mut short = start(plant(&["--desk", "127.0.0.1:0", "--ticks", &killed]));
+    let other = login(2);
+    let alone =
+        ["subscribe", "--json", "--login", &other, "--address", &doors[1], "--duration", "13s"];
+    let mut alone = start(fairbell(&[&alone[..], &tls].concat()));
+    std::thread::sleep(Duration::from_secs(1));
+    let mut reader = start(fairbell(&[
+        "feed",
+        "subscribe",
+        "--json",
+        "--count",
+        "--seconds",
+        "12",
+        "--ring",
+        &ring,
+    ]));
+    let (load_login, entry) = (format!("TEST0{{n}}:{password}"), at(2, 10));
+    let flow = [
+        "load",
+        "--json",
+        "--protocol",
+        "ouch",
+        "--address",
+        &entry,
+        "--login",
+        &load_login,
+        "--first",
+        "5",
+        "--clients",
+        "2",
+        "--symbol",
+        "BTCUSD",
+        "--price",
+        "78000",
+        "--tick",
+        "1",
+        "--rate",
+        "200",
+        "--duration",
+        "6s",
+    ];
+    let mut load = start(fairbell(&[&flow[..], &tls].concat()));
+    std::thread::sleep(Duration::from_secs(3));
+    // Killed, like the edge that is side A.
+    let _ = short.0.kill();
+    let _ = short.0.wait();
+    drop(nodes.remove(1));
+    let (code, _, stderr) = ended(&mut load.0);
+    assert_eq!(code, Some(0), "{stderr}");
+    let read = last(&mut reader);
+    let stayed = last(&mut alone);
+    let (code, stdout, stderr) = ended(&mut whole.0);
+    assert_eq!(code, Some(0), "{stderr}");
+    let told: Value = serde_json::from_str(&stdout).expect("a document");
+    let stream = &told["streams"][0];
+    assert_eq!(
+        (stream["messages"].clone(), stream["next"].clone()),
+        (stayed["messages"].clone(), stayed["next"][0].clone()),
+        "{told} {stayed}"
+    );
+    assert!(number(stream, "messages") > 500, "{told}");
+    for none in ["image_errors", "parse_errors", "malformed"] {
+        assert_eq!(number(stream, none), 0, "{none}: {told}");
+    }
+    assert!(
+        number(&stream["a"], "packets") > 100 && number(&stream["b"], "packets") > 100,
+        "{told}"
+    );
+    let best = |of: &Value| -> Vec<Value> {
+        let books = of["books"].as_array().expect("books").iter();
+        books.map(|book| serde_json::json!([book["symbol"], book["bid"], book["offer"]])).collect()
+    };
+    assert_eq!(best(&told), best(&stayed));
+    // What was told is in the ring, in the files, and the last quote is the book's.
+    let updates = number(&told, "updates");
+    assert_eq!(
+        (number(&told, "ring_records"), number(&told["ticks"], "written")),
+        (updates, updates)
+    );
+    assert!(
+        number(&read, "trades") > 20 && read["lost"] == 0 && read["out_of_order"] == 0,
+        "{read}"
+    );
+    let found = ticks(&dir, &[]);
+    assert_eq!(number(&found, "found"), updates);
+    let dead = ticks(&dir, &["--kind", "side_dead"]);
+    assert_eq!(
+        (number(&dead, "found"), &dead["rows"][0]["participant"]),
+        (1, &Value::from("A")),
+        "{dead}"
+    );
+    let quotes = ticks(&dir, &["--kind", "quote", "--symbol", "BTCUSD"]);
+    let quote = quotes["rows"].as_array().and_then(|rows| rows.last()).expect("a quote").clone();
+    assert_eq!(
+        (&quote["bid"], &quote["bid_size"]),
+        (&told["books"][0]["bid"]["price"], &told["books"][0]["bid"]["lots"]),
+        "{quote} {told}"
+    );
+    // The other plant was killed in the middle: what it had written can be read.
+    let left = ticks(&killed, &[]);
+    assert!(number(&left, "found") > 20 && number(&left, "found") < updates, "{left}");
+    let open = std::fs::read_dir(&killed).expect("a folder").flatten();
+    assert!(open.into_iter().any(|entry| entry.path().extension().is_some_and(|of| of == "open")));
+}

@@ -6,8 +6,10 @@
 //! the network that is trusted, and is on the loopback address unless told otherwise.
 
 mod generate;
+mod outlet;
 mod serve;
 mod subscribe;
+mod venue;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -11,14 +11,12 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use feed::ArbiterConfig;
-use feed::plant::{
-    Format, Line, LineConfig, LineHealth, SubscriptionToken, Subscriptions, Update, deal, imbalance,
-};
-use net::ring::{RECORD_WORDS, RingWriter};
-use overlay::aes_gcm::{KeySource, random_secret};
+use feed::plant::{Format, Line, LineConfig, LineHealth, Update, deal, imbalance};
 use types::Nanos;
 
-use super::{LINES_MAX, failed, line_address, listen, now, wait};
+use super::outlet::{Outlet, OutletConfig};
+use super::venue::VenueArgs;
+use super::{LINES_MAX, line_address, listen, now, wait};
 use host::failure::Failure;
 
 /// Options of `fairbell feed serve`.
@@ -26,26 +24,38 @@ use host::failure::Failure;
 #[command(after_help = "Examples:\n  \
     fairbell feed serve --ring /dev/shm/ticks            24 lines on 127.0.0.1, ports 16000 and 17000 on\n  \
     fairbell feed serve --a 233.43.202.1:45000 --b 233.43.202.129:46000 --format opra\n  \
-    fairbell feed serve --lines 2 --loops 1 --seconds 10 --json")]
+    fairbell feed serve --lines 2 --loops 1 --seconds 10 --json --ticks /var/lib/ticks\n  \
+    fairbell feed serve --venue edge-1:7014 --venue edge-2:7014 --tls --ca authority.pem --server-name lab \\\n      \
+        --login TEST01:PASSWORD --ring /dev/shm/ticks --ticks /var/lib/ticks      a venue of ours")]
 pub struct ServeArgs {
     /// Lines
-    #[arg(long, value_name = "N", default_value_t = 24,
+    #[arg(long, value_name = "N", default_value_t = 24, conflicts_with = "venues",
           value_parser = clap::value_parser!(u16).range(1..=i64::from(LINES_MAX)))]
     pub lines: u16,
     /// Where side A of the first line comes to; the other lines on the ports after it
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:16000")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:16000",
+        conflicts_with = "venues"
+    )]
     pub a: SocketAddr,
     /// The same for side B
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:17000")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:17000",
+        conflicts_with = "venues"
+    )]
     pub b: SocketAddr,
     /// What the packets are
-    #[arg(long, value_name = "FORMAT", default_value = "opra-fast-v2")]
+    #[arg(long, value_name = "FORMAT", default_value = "opra-fast-v2", conflicts_with = "venues")]
     pub format: PlantFormat,
     /// Hosts whose packets are taken; others are counted and dropped. Anybody's without it
-    #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with = "venues")]
     pub from: Vec<IpAddr>,
     /// Threads that read lines
-    #[arg(long, value_name = "N", default_value_t = 2,
+    #[arg(long, value_name = "N", default_value_t = 2, conflicts_with = "venues",
           value_parser = clap::value_parser!(u16).range(1..=64))]
     pub loops: u16,
     /// Where subscribers ask for symbols
@@ -63,6 +73,19 @@ pub struct ServeArgs {
     /// Silence of a line after which its prices are stale, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 2_000)]
     pub quiet_ms: u64,
+    /// Write ticks to Parquet files in this folder, for `fairbell query ticks`
+    #[arg(long, value_name = "DIR")]
+    pub ticks: Option<PathBuf>,
+    /// Ticks of a file
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, requires = "ticks",
+          value_parser = clap::value_parser!(u32).range(1_000..))]
+    pub tick_rows: u32,
+    /// Files kept, the last ones; 0: all
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "ticks")]
+    pub tick_files: u32,
+    /// A venue of ours instead of lines.
+    #[command(flatten)]
+    pub venue: VenueArgs,
     /// End after so many seconds; until interrupted without it
     #[arg(long, value_name = "S")]
     pub seconds: Option<u64>,
@@ -80,6 +103,20 @@ pub enum PlantFormat {
     Opra,
 }
 
+impl ServeArgs {
+    /// Where updates go.
+    pub(super) fn outlet(&self) -> OutletConfig<'_> {
+        OutletConfig {
+            desk: self.desk,
+            ring: self.ring.as_deref(),
+            ring_records: self.ring_records,
+            ticks: self.ticks.as_deref(),
+            tick_rows: self.tick_rows as usize,
+            tick_files: self.tick_files as usize,
+        }
+    }
+}
+
 /// A line, its sockets, and who reads it.
 struct Seat {
     line: Mutex<Line>,
@@ -87,25 +124,6 @@ struct Seat {
     owner: AtomicUsize,
     /// Messages so far.
     load: AtomicU64,
-}
-
-/// Where updates go.
-struct Outlet {
-    ring: Option<RingWriter>,
-    desk: Subscriptions<SocketAddr>,
-    socket: UdpSocket,
-    /// Datagrams that the system did not take.
-    unsent: u64,
-    /// Makes the tokens of addresses.
-    tokens: KeySource,
-}
-
-/// What an address has to show in a period.
-fn token(source: &KeySource, from: SocketAddr, period: u64) -> SubscriptionToken {
-    let mut token = SubscriptionToken::default();
-    let tag = source.tag(format!("{from} {period}").as_bytes());
-    token.iter_mut().zip(tag).for_each(|(to, byte)| *to = byte);
-    token
 }
 
 struct Plant {
@@ -175,22 +193,7 @@ impl Plant {
             return;
         }
         self.updates.fetch_add(updates.len() as u64, Ordering::Relaxed);
-        let mut outlet = locked(&self.outlet);
-        let Outlet { ring, desk, socket, unsent, .. } = &mut *outlet;
-        let mut send = |to: SocketAddr, bytes: &[u8]| {
-            *unsent += u64::from(socket.send_to(bytes, to).is_err());
-        };
-        for update in updates.drain(..) {
-            if let Some(ring) = ring {
-                let mut record = [0; RECORD_WORDS];
-                for (place, word) in record.iter_mut().zip(update.to_words()) {
-                    *place = word;
-                }
-                ring.push(&record);
-            }
-            desk.publish(&update, &mut send);
-        }
-        desk.flush(now(), send);
+        locked(&self.outlet).publish(updates);
     }
 
     /// Requests, heartbeats, and the dealing of lines, until the end; how often lines were dealt anew.
@@ -198,30 +201,12 @@ impl Plant {
         let socket = locked(&self.outlet).socket.try_clone();
         let mut loads = self.loads();
         let (mut dealt, mut count) = (Instant::now(), 0);
-        let mut bytes = [0; 2_048];
         while !interrupted.load(Ordering::Relaxed) && until.is_none_or(|end| Instant::now() < end) {
             match &socket {
                 Ok(socket) => wait(std::iter::once(socket), Duration::from_millis(50)),
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }
-            let mut outlet = locked(&self.outlet);
-            let Outlet { ring, desk, socket, unsent, tokens } = &mut *outlet;
-            while let Ok((len, from)) = socket.recv_from(&mut bytes) {
-                let told =
-                    desk.datagram(now(), (from, bytes.get(..len).unwrap_or(&[])), |period| {
-                        token(tokens, from, period)
-                    });
-                if let Some(told) = told {
-                    *unsent += u64::from(socket.send_to(&told, from).is_err());
-                }
-            }
-            desk.tick(now(), |to, bytes| {
-                *unsent += u64::from(socket.send_to(bytes, to).is_err());
-            });
-            if let Some(ring) = ring {
-                ring.alive(now());
-            }
-            drop(outlet);
+            locked(&self.outlet).keep();
             if dealt.elapsed() >= Duration::from_secs(1) {
                 dealt = Instant::now();
                 count += u64::from(self.balance(&mut loads, loops));
@@ -259,9 +244,7 @@ impl Plant {
 }
 
 fn plant(args: &ServeArgs, epoch: Nanos) -> Result<Plant, Failure> {
-    // Before the ring, whose file tells others that the plant is there.
-    let socket = listen(args.desk)?;
-    let secret = random_secret().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
+    let outlet = Outlet::open(&args.outlet(), epoch)?;
     let format = match args.format {
         PlantFormat::OpraFastV2 => Format::OpraFastV2,
         PlantFormat::Opra => Format::OpraBinary,
@@ -284,19 +267,6 @@ fn plant(args: &ServeArgs, epoch: Nanos) -> Result<Plant, Failure> {
     };
     let owners = deal(&vec![0; args.lines.into()], args.loops.into());
     let seats = (0..args.lines).zip(owners).map(|(number, owner)| seat(number, owner));
-    let ring = match &args.ring {
-        Some(path) => Some(
-            RingWriter::create(path, args.ring_records, epoch.0).map_err(failed(path.display()))?,
-        ),
-        None => None,
-    };
-    let outlet = Outlet {
-        ring,
-        desk: Subscriptions::new(epoch.0),
-        socket,
-        unsent: 0,
-        tokens: KeySource::new(&secret),
-    };
     Ok(Plant {
         seats: seats.collect::<Result<_, Failure>>()?,
         outlet: Mutex::new(outlet),
@@ -309,6 +279,9 @@ fn plant(args: &ServeArgs, epoch: Nanos) -> Result<Plant, Failure> {
 
 /// Runs the command.
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
+    if !args.venue.venues.is_empty() {
+        return super::venue::run(args);
+    }
     let interrupted = crate::options::interrupted()?;
     let plant = plant(args, now())?;
     if !args.json {
@@ -325,8 +298,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
         plant.keep(args.loops.into(), until, &interrupted)
     });
+    let finished = locked(&plant.outlet).finish();
     print(args, &plant, dealt);
-    Ok(())
+    finished
 }
 
 /// What a side is behind the first copies, on average, in microseconds.
@@ -340,7 +314,7 @@ fn print(args: &ServeArgs, plant: &Plant, dealt: u64) {
         plant.seats.iter().map(|seat| locked(&seat.line).health()).collect();
     let outlet = locked(&plant.outlet);
     let counters = outlet.desk.counters();
-    let written = outlet.ring.as_ref().map_or(0, RingWriter::written);
+    let written = outlet.written();
     let updates = plant.updates.load(Ordering::Relaxed);
     let sum = |pick: fn(&LineHealth) -> u64| lines.iter().map(pick).sum::<u64>();
     if args.json {
@@ -368,6 +342,7 @@ fn print(args: &ServeArgs, plant: &Plant, dealt: u64) {
             "desk": {"requests": counters.requests, "refused": counters.refused,
                      "expired": counters.expired, "datagrams": counters.datagrams,
                      "updates": counters.updates, "unsent": outlet.unsent},
+            "ticks": outlet.ticks_json(),
         });
         println!("{document:#}");
         return;
@@ -410,6 +385,9 @@ fn print(args: &ServeArgs, plant: &Plant, dealt: u64) {
         counters.datagrams,
         outlet.unsent,
     );
+    if let Some(line) = outlet.ticks_line() {
+        println!("{line}");
+    }
 }
 
 #[cfg(test)]
@@ -430,6 +408,10 @@ mod tests {
             ring_records: 0,
             wait_us: 10_000,
             quiet_ms: 2_000,
+            ticks: None,
+            tick_rows: 1 << 20,
+            tick_files: 0,
+            venue: VenueArgs::default(),
             seconds: None,
             json: false,
         };

@@ -79,10 +79,12 @@ impl Seen {
             Kind::Trade => self.trades += 1,
             _ => self.about_lines += 1,
         }
-        if matches!(update.kind, Kind::Quote | Kind::Trade) {
+        if update.kind.is_tick() {
             let line = self.lines.entry(update.line).or_default();
             line.updates += 1;
-            line.out_of_order += u64::from(update.sequence <= line.last);
+            // A message may be a trade and change the best prices.
+            let again = update.sequence == line.last && update.kind == Kind::Quote;
+            line.out_of_order += u64::from(update.sequence <= line.last && !again);
             line.last = line.last.max(update.sequence);
         }
         if self.delays.len() < DELAYS_MAX {
@@ -110,6 +112,11 @@ impl Seen {
             return;
         }
         let price = |units: i64| units as f64 / 1e8;
+        if update.series.month == 0 {
+            // No option.
+            println!("{}", plain(update, &symbol));
+            return;
+        }
         println!(
             "{:?} line {} {} {symbol} {}{:02}{:02} {:.2}: {:.2} x {} / {:.2} x {}",
             update.kind,
@@ -124,6 +131,39 @@ impl Seen {
             price(update.offer.0),
             update.offer_size,
         );
+    }
+}
+
+/// What an update of a symbol without series says.
+fn plain(update: &Update, symbol: &str) -> String {
+    let Update { kind, line, sequence, .. } = update;
+    let price = |units: i64| ticks::Tick::price_text(units);
+    let head = format!("{kind:?} line {line} {sequence}");
+    let side = |best: Option<fast::opra::Best>, size: u64| {
+        best.map_or("-".to_string(), |best| format!("{} x {size}", price(best.price.0)))
+    };
+    match kind {
+        Kind::Quote => {
+            let (bid, offer) = (
+                side(update.best_bid, update.bid_size),
+                side(update.best_offer, update.offer_size),
+            );
+            format!("{head} {symbol}: {bid} / {offer}")
+        }
+        Kind::Trade => {
+            format!(
+                "{head} {symbol}: {} x {}, trade {}",
+                price(update.bid.0),
+                update.bid_size,
+                update.offer.0
+            )
+        }
+        Kind::Broken => format!("{head} {symbol}: trade {}", update.offer.0),
+        Kind::Gap => format!("{head}: up to {}", update.time),
+        Kind::SideDead | Kind::SideAlive => {
+            format!("{head}: side {}", if update.participant == 0 { "A" } else { "B" })
+        }
+        Kind::Stale | Kind::Fresh => head,
     }
 }
 
@@ -242,7 +282,7 @@ fn ring(
             Read::Record(record) => {
                 let words = record.first_chunk::<UPDATE_WORDS>();
                 let Some(update) = words.and_then(Update::from_words) else { continue };
-                let tick = matches!(update.kind, Kind::Quote | Kind::Trade);
+                let tick = update.kind.is_tick();
                 if !tick || symbols.is_empty() || symbols.contains(&update.series.symbol) {
                     seen.update(args, &update);
                 }
