@@ -85,6 +85,8 @@ pub struct FeedArgs {
 pub enum Feed {
     /// Play a line and its copy over lossy ways from a seed, and check what becomes of it
     Arbitrate(crate::arbitrate::ArbitrateArgs),
+    /// Play our own feed over two lossy lines into the plant, and compare its books with the engine's
+    Own(crate::own_feed::OwnArgs),
 }
 
 #[cfg(test)]

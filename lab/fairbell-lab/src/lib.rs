@@ -16,6 +16,7 @@ pub mod clock;
 pub mod cloud;
 pub mod drill;
 pub mod log;
+pub mod own_feed;
 pub mod replay;
 pub mod reproduce;
 pub mod resident;
@@ -54,6 +55,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         Command::Explain(args) => fairbell::explain::run(&args, &generated),
         Command::Feed(args) => match args.feed {
             Feed::Arbitrate(args) => arbitrate::run(&args),
+            Feed::Own(args) => own_feed::run(&args),
         },
         Command::Log(args) => log::run(&args),
         Command::Replay(args) => replay::run(&args),

@@ -52,7 +52,7 @@ pub struct DecodeArgs {
     #[arg(long, value_name = "N", default_value_t = 9,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub runs: u32,
-    /// Measure this step only, for profilers: decode, hand-written, floor, normalize, "at run time"
+    /// Measure this step only, for profilers: decode, hand-written, floor, normalize, "user's file"
     #[arg(long, value_name = "STEP")]
     pub only: Option<String>,
     /// Also write the stream to FILE, each packet behind its length as two bytes, big-endian
@@ -61,6 +61,9 @@ pub struct DecodeArgs {
     /// Also write the templates of FAST 1.1 that read the stream to FILE
     #[arg(long, value_name = "FILE")]
     pub templates: Option<PathBuf>,
+    /// Read the user's templates from FILE instead of those that `feed templates --print opra` prints
+    #[arg(long, value_name = "FILE")]
+    pub user: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -78,7 +81,8 @@ pub enum Format {
     Itch,
 }
 
-/// Names of two steps.
+/// Names of steps.
+const USER: &str = "user's file";
 const BY_HAND: &str = "hand-written";
 const FLOOR: &str = "floor";
 
@@ -123,8 +127,7 @@ pub fn run(args: &DecodeArgs) -> Result<(), Failure> {
             let mut floor = || (copied(stream.packets(), &mut copy), count);
             let mut bare = || bare(&stream);
             let mut normalize = || normalize(&stream);
-            let templates = Templates::from_xml(&fast_templates(&V2::FORMAT));
-            let templates = Arc::new(templates.map_err(|error| Failure::Run(error.to_string()))?);
+            let templates = Arc::new(user_templates(args)?);
             let written = Decoder::<OpraV2>::built();
             let mut written = written.map_err(|error| Failure::Run(error.to_string()))?;
             let mut compiled = || standard(&stream, &mut written);
@@ -137,7 +140,7 @@ pub fn run(args: &DecodeArgs) -> Result<(), Failure> {
                         ("decode", true, &mut compiled),
                         (BY_HAND, true, &mut bare),
                         (FLOOR, false, &mut floor),
-                        ("at run time", true, &mut read),
+                        (USER, true, &mut read),
                     ],
                 )?
             } else {
@@ -148,6 +151,7 @@ pub fn run(args: &DecodeArgs) -> Result<(), Failure> {
                         (BY_HAND, true, &mut bare),
                         (FLOOR, false, &mut floor),
                         ("normalize", false, &mut normalize),
+                        (USER, true, &mut read),
                     ],
                 )?
             }
@@ -155,6 +159,16 @@ pub fn run(args: &DecodeArgs) -> Result<(), Failure> {
     };
     print(args, &turns);
     Ok(())
+}
+
+/// The templates as a user has them: compiled from their XML when the program runs.
+fn user_templates(args: &DecodeArgs) -> Result<Templates, Failure> {
+    let text = match &args.user {
+        None => fast_templates(&V2::FORMAT),
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?,
+    };
+    Templates::from_user_xml(&text).map_err(|error| Failure::Usage(format!("templates: {error}")))
 }
 
 fn write_files(args: &DecodeArgs, stream: &Stream) -> Result<(), Failure> {
@@ -247,8 +261,9 @@ fn print(args: &DecodeArgs, turns: &[Turn]) {
             document["normalized_ns_per_message"] = median(normalize).into();
             document["normalized_messages_per_s"] = (1e9 / median(normalize)).into();
         }
-        if let Some(read) = find("at run time") {
-            document["at_run_time_ns_per_message"] = median(read).into();
+        if let Some(user) = find(USER) {
+            document["user_ns_per_message"] = median(user).into();
+            document["user_speed_of_decode"] = x_of(user).into();
         }
         println!("{document:#}");
         return;
@@ -506,6 +521,7 @@ mod tests {
                 only: None,
                 write: None,
                 templates: None,
+                user: None,
                 json: true,
             };
             assert!(run(&args).is_ok(), "{format:?}");
