@@ -24,7 +24,8 @@ pub fn percent(fill: &Fill, free: Option<u64>, (inputs, left): (u64, Option<u64>
     // What recycles stands near its bound for ever.
     let recycles = fill.given_up > 0 && !fill.held_back;
     let own = if recycles { 0 } else { of(fill.log.0, fill.log.1) };
-    let streams = if recycles { 0 } else { of(fill.streams.0, fill.streams.1) };
+    let streams = recycles || (fill.streams_recycle && !fill.held_back);
+    let streams = if streams { 0 } else { of(fill.streams.0, fill.streams.1) };
     let disk =
         free.map_or(0, |free| if used == 0 { 0 } else { of(used, used.saturating_add(free)) });
     let log = left.map_or(0, |left| of(inputs, inputs.saturating_add(left)));
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     fn fill(log: (u64, u64), streams: (u64, u64), held_back: bool) -> Fill {
-        Fill { log, streams, given_up: 0, held_back }
+        Fill { log, streams, held_back, ..Fill::default() }
     }
 
     #[test]
@@ -81,6 +82,10 @@ mod tests {
         assert_eq!(of(&fill((0, any), (0, any), false), None, (90, Some(10))), 90, "of the inputs");
         let recycles = Fill { given_up: 1, ..fill((99, 100), (99, 100), false) };
         assert_eq!(of(&recycles, Some(9_999), none), 1, "it stands there for ever");
+        let group = Fill { streams_recycle: true, ..fill((0, u64::MAX), (99, 100), false) };
+        assert_eq!(of(&group, Some(9_999), none), 0, "so do the streams of a group");
+        let group = Fill { held_back: true, ..group };
+        assert_eq!(of(&group, None, none), 99);
         let stuck = Fill { held_back: true, ..recycles };
         assert_eq!(of(&stuck, None, none), 99);
         assert_eq!(of(&fill((any, any), (any, any), false), Some(any), (any, Some(any))), 100);

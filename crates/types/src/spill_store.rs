@@ -180,6 +180,17 @@ impl<S: SpillStore> SpillStore for Checked<S> {
         self.read(at, into, S::get_now)
     }
 
+    /// Of whole blocks.
+    fn free(&mut self, at: u64, len: u64) -> bool {
+        let (block, stored) = (self.block as u64, (self.block + SUM) as u64);
+        if !at.is_multiple_of(block) || !len.is_multiple_of(block) {
+            return false;
+        }
+        let place = |of: u64| (of / block).checked_mul(stored);
+        let Some((at, len)) = place(at).zip(place(len)) else { return false };
+        self.spill.free(at, len)
+    }
+
     fn flush(&mut self) -> bool {
         self.spill.flush()
     }
@@ -214,8 +225,15 @@ mod tests {
         assert!(!spill.get(PAGE, &mut one) && !spill.get(3 * PAGE - 1, &mut one));
         assert!(spill.get(3 * PAGE, &mut one) && one[0] == bytes[3 * PAGE as usize - 100]);
         assert!(spill.free(u64::MAX - 1, 9) && spill.used() == 4 * PAGE, "nothing is there");
-        let mut checked = Checked::new(spill, 12);
-        assert!(!checked.free(0, 12), "it gives nothing back");
+        // Blocks of 12 bytes take 20: 400 of them are 8,000 bytes, a page and most of another.
+        let mut checked = Checked::new(MemorySpill::default(), 12);
+        assert!((0..600).all(|n| checked.put(n * 12, &[n as u8; 12])));
+        assert!(!checked.free(6, 12) && !checked.free(0, 13), "no blocks");
+        assert!(!checked.free(u64::MAX - 3, 12), "no such place");
+        assert!(checked.free(0, 400 * 12));
+        let mut block = [0; 12];
+        assert!(!checked.get(0, &mut block) && checked.get(400 * 12, &mut block));
+        assert_eq!((block, checked.spill.used()), ([144; 12], 2 * PAGE));
     }
 
     /// Changes a bit of a stored block.

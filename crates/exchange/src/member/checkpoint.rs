@@ -5,9 +5,9 @@ use types::{ClockReading, Node, Outbox};
 use super::Member;
 use crate::Root;
 
-/// Writes down the root as it is after the record at a position, or leaves it for this time; called
-/// between two records, so it must be quick.
-pub type Keep = Box<dyn FnMut(u64, &Root) + Send>;
+/// Writes down the root as it is after the record at a position, or leaves it for this time; whether
+/// it did. Called between two records, so it must be quick.
+pub type Keep = Box<dyn FnMut(u64, &Root) -> bool + Send>;
 
 /// A leader, for which everybody waits, does so this many times more seldom: when a group stops as a
 /// whole, most of it are followers.
@@ -47,7 +47,10 @@ impl Member {
         {
             assert!(position >= self.kept_at, "what is written down is newer");
             self.kept_at = position;
-            (keeping.keep)(position, root);
+            if (keeping.keep)(position, root) {
+                let nobody = &mut self.state.nobody;
+                let _ = self.state.role.with_root(nobody, |root, _| root.written_down());
+            }
         }
     }
 }

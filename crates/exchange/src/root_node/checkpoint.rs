@@ -22,7 +22,7 @@ use super::Root;
 use crate::DayRecord;
 
 const MAGIC: &[u8; 8] = b"FBROOTCP";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Why a root can't be taken up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,9 +77,17 @@ impl Root {
         inputs: usize,
     ) -> bool {
         self.log.keep_newest(inputs);
-        self.log.is_empty()
+        let spills = self.log.is_empty()
             && self.private.spill_to(streams, reports)
-            && self.downlinks.spill_to(feeds)
+            && self.downlinks.spill_to(feeds);
+        self.private.free_behind_checkpoints();
+        spills
+    }
+
+    /// What [`Root::checkpoint`] wrote last is kept: of what is given up of private streams, room is given
+    /// back that the one before the last knew of.
+    pub fn written_down(&mut self) {
+        self.private.written_down();
     }
 
     /// Appends what it is after the last input that it has applied. What is in its spill stores by

@@ -44,6 +44,8 @@ pub struct Fill {
     pub streams: (u64, u64),
     /// Inputs before the first that was not given up.
     pub given_up: u64,
+    /// At that bound the oldest messages of the private streams go.
+    pub streams_recycle: bool,
     /// There is no room: orders wait.
     pub held_back: bool,
 }
@@ -53,8 +55,9 @@ pub struct Fill {
 #[derive(Default)]
 pub(super) struct Room {
     recycler: Option<Recycler>,
-    /// Most bytes of the streams.
+    /// Most bytes of the streams, and whether their oldest messages go at that.
     streams_max: Option<u64>,
+    streams_recycle: bool,
     /// There was none when it was asked for last; when to look again.
     retry_at: Option<Nanos>,
 }
@@ -117,9 +120,8 @@ impl Root {
         snapshots: Option<Box<dyn Snapshots>>,
     ) {
         self.log.bound_spill(inputs);
-        self.private.bound_spill(streams, snapshots.is_some());
+        self.bound_streams(streams, snapshots.is_some());
         let part = (inputs / PARTS).max(1) as u64;
-        self.room.streams_max = Some(streams);
         self.room.recycler = snapshots.map(|snapshots| Recycler {
             snapshots,
             part,
@@ -130,6 +132,14 @@ impl Root {
         });
     }
 
+    /// Bounds the private streams alone: so many bytes in their spill store. At that, the oldest messages
+    /// of the longest stream go (`recycle`), or no more is taken. Which messages go follows from the log,
+    /// so all replicas of a group, bounded alike, can answer the same. Before the first input.
+    pub fn bound_streams(&mut self, bytes: u64, recycle: bool) {
+        self.private.bound_spill(bytes, recycle);
+        (self.room.streams_max, self.room.streams_recycle) = (Some(bytes), recycle);
+    }
+
     /// How full the spill stores are.
     pub fn fill(&self) -> Fill {
         let ((spilled, most), record) =
@@ -138,6 +148,7 @@ impl Root {
             log: (spilled as u64 * record, (most as u64).saturating_mul(record)),
             streams: (self.private.in_spill_store(), self.room.streams_max.unwrap_or(u64::MAX)),
             given_up: self.log.given_up() as u64,
+            streams_recycle: self.room.streams_recycle,
             held_back: self.room.retry_at.is_some(),
         }
     }

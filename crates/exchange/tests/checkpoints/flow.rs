@@ -28,6 +28,10 @@ impl SpillStore for Kept {
     fn get(&self, at: u64, into: &mut [u8]) -> bool {
         self.0.lock().expect("whole").get(at, into)
     }
+
+    fn free(&mut self, at: u64, len: u64) -> bool {
+        self.0.lock().expect("whole").free(at, len)
+    }
 }
 
 /// A root's spill stores: private streams, and the feed's streams.

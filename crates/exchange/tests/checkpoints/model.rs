@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 use crate::flow::{SpillStores, at, checkpoint, commit, day, exchange, follower, restored};
 
 /// What a root said: where to, and the bytes.
-type Said = Vec<(String, Vec<u8>)>;
+pub type Said = Vec<(String, Vec<u8>)>;
 
 fn said(out: &Outbox) -> Said {
     let of = |op: &Op| match *op {
@@ -26,7 +26,7 @@ fn said(out: &Outbox) -> Said {
 }
 
 /// Calls both, and compares what they say.
-fn both(
+pub fn both(
     roots: &mut [Box<Root>; 2],
     what: &str,
     mut call: impl FnMut(&mut Root, &mut Outbox),
@@ -40,12 +40,12 @@ fn both(
 }
 
 /// A node that has a gateway: the first ones after the proxies.
-fn gateway(config: &ExchangeConfig, number: u16) -> NodeId {
+pub fn gateway(config: &ExchangeConfig, number: u16) -> NodeId {
     let tree = config.tree().expect("a tree");
     tree.topology.receiver_ids().nth(usize::from(number) - 1).expect("a receiver")
 }
 
-fn framed(kind: FrameKind, sender: NodeId, body: &[u8]) -> Vec<u8> {
+pub fn framed(kind: FrameKind, sender: NodeId, body: &[u8]) -> Vec<u8> {
     let mut bytes = HopHeader::new(kind, sender, 1).as_bytes().to_vec();
     bytes.extend_from_slice(body);
     bytes

@@ -36,6 +36,10 @@ impl SpillStore for Lasting {
     fn get(&self, at: u64, into: &mut [u8]) -> bool {
         self.0.lock().expect("whole").get(at, into)
     }
+
+    fn free(&mut self, at: u64, len: u64) -> bool {
+        self.0.lock().expect("whole").free(at, len)
+    }
 }
 
 /// Roots written down: position, inputs, bytes.
@@ -56,6 +60,8 @@ pub struct Machine {
     pub snapshot_every: u64,
     /// Its root is written down every so many positions; 0: never, and none of them is used.
     pub checkpoint_every: u64,
+    /// Most bytes of private streams in its spill store; none: any.
+    pub streams_max: Option<u64>,
     /// Those that are on its disk, the newest last.
     pub checkpoints: Arc<Mutex<Vec<Vec<u8>>>>,
     /// What lies beside them.
@@ -90,6 +96,7 @@ impl Machine {
             differs: 0,
             snapshot_every: 0,
             checkpoint_every: 0,
+            streams_max: None,
             checkpoints: Arc::default(),
             feed: Lasting::default(),
             streams: Lasting::default(),
@@ -128,6 +135,7 @@ impl Machine {
                     assert!(root.checkpoint(&mut bytes), "it has spill stores and inputs");
                     let inputs = root.engine().applied();
                     taken.lock().expect("whole").push((position, inputs, bytes));
+                    true
                 });
                 member.write_checkpoints_every(self.checkpoint_every, keep);
                 self.role = Some(Role::Member(Box::new(member)));
@@ -181,6 +189,9 @@ impl Machine {
         let feed: Box<dyn SpillStore> =
             Box::new(Checked::new(self.feed.clone(), Publisher::SPILL_BLOCK));
         assert!(root.spill_output_to((streams, 128), vec![feed], 0));
+        if let Some(most) = self.streams_max {
+            root.bound_streams(most, true);
+        }
     }
 
     /// First position that its journal can read.

@@ -9,6 +9,7 @@ mod expiry;
 mod failover;
 mod listening;
 mod machine;
+mod recycle;
 mod rekey;
 mod snapshots;
 mod storms;

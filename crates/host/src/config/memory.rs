@@ -35,7 +35,8 @@ pub struct Memory {
     pub repair_mib: u32,
     /// Most that log and private streams take on the disk together, MiB. 0: what it has.
     pub disk_mib: u64,
-    /// What happens at that: orders wait until there is room, or the oldest part goes.
+    /// What happens at that: orders wait until there is room, or the oldest part goes, with replicas
+    /// that of the private streams alone.
     pub when_full: String,
 }
 
@@ -124,14 +125,18 @@ pub(super) fn relations(config: &Config, both: &mut Both<'_>) {
         let why = format!("\"recycle\" needs {key} above 0");
         both(("memory.when_full", why.clone()), (key, "must be above 0 to recycle".to_string()));
     }
-    let durability = &config.journal.durability;
-    if durability != DURABILITIES[0] {
+    // With replicas the streams are bounded, and the log is each replica's journal.
+    if config.journal.durability == DURABILITIES[1] {
         both(
             (
                 "memory.when_full",
-                format!("\"recycle\" needs journal.durability = \"none\", it is {durability:?}"),
+                "\"recycle\" needs journal.durability = \"none\" or \"replicated\", it is \"local\""
+                    .to_string(),
             ),
-            ("journal.durability", "must be \"none\" with memory.when_full = \"recycle\"".into()),
+            (
+                "journal.durability",
+                "must be \"none\" or \"replicated\" with memory.when_full = \"recycle\"".into(),
+            ),
         );
     }
 }

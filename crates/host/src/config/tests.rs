@@ -433,7 +433,8 @@ fn what_does_not_go_together_with_replicas_is_refused() {
     let replicated = |more: &str| format!("[journal]\ndurability = \"replicated\"\n{more}");
     let followed = "[store]\nfollow = true\n";
     let revised = "[overlay]\nstandby = 1\nrevise_at_percent = 10\n";
-    for good in ["", "replicas = 5\n", revised, followed] {
+    let recycled = "[memory]\nwhen_full = \"recycle\"\ndisk_mib = 64\n";
+    for good in ["", "replicas = 5\n", revised, followed, recycled] {
         assert_eq!(complaint(&replicated(good)), "no complaint");
     }
     let cases = [
@@ -444,8 +445,13 @@ fn what_does_not_go_together_with_replicas_is_refused() {
             "4: overlay.replace_after_ms: needs overlay.standby",
         ),
         (
-            replicated("[memory]\nwhen_full = \"recycle\"\ndisk_mib = 64"),
-            "4: memory.when_full: \"recycle\" needs journal.durability = \"none\"",
+            replicated("[memory]\nwhen_full = \"recycle\""),
+            "4: memory.when_full: \"recycle\" needs memory.disk_mib above 0",
+        ),
+        (
+            replicated("[memory]\nwhen_full = \"recycle\"\ndisk_mib = 64")
+                .replace("replicated", "local"),
+            "4: memory.when_full: \"recycle\" needs journal.durability = \"none\" or",
         ),
         (
             "[store]\nfollow = true".to_string(),

@@ -23,6 +23,7 @@ use journal::{Folder, Journal};
 use overlay::{private_sender::PrivateStreams, publisher::Publisher};
 use types::{Checked, ExecutionReport, SpillStore};
 
+use crate::config::Memory;
 use crate::failure::Failure;
 use crate::spill::{FileSpill, SpillWriter, streams_in};
 
@@ -105,7 +106,7 @@ fn new_root(exchange: &ExchangeConfig) -> Result<(Box<Root>, Option<NewLink>), F
 /// Files that can't be had; an exchange that is none.
 pub fn begin(
     how: Begin,
-    dir: &Path,
+    (dir, memory): (&Path, &Memory),
     exchange: &ExchangeConfig,
     genesis: &[u8],
     journal: &mut Journal<Folder>,
@@ -115,21 +116,24 @@ pub fn begin(
         return Ok(Begun { root, reguard, position: 0, files: None });
     }
     if how == Begin::Inputs {
-        return without(dir, exchange);
+        return without((dir, memory), exchange);
     }
     let folder = dir.join(FOLDER);
-    let begun = behind(&folder, exchange, genesis, journal)?;
+    let begun = behind((&folder, memory), exchange, genesis, journal)?;
     begun.or_else(|error| {
         // Nothing depends on them: a disk without room, for instance.
         eprintln!("{}: {error}; it goes on without checkpoints", folder.display());
-        without(dir, exchange)
+        without((dir, memory), exchange)
     })
 }
 
 /// A new root that is not written down: its private streams lie in a file without a name.
-fn without(dir: &Path, exchange: &ExchangeConfig) -> Result<Begun, Failure> {
+fn without((dir, memory): (&Path, &Memory), exchange: &ExchangeConfig) -> Result<Begun, Failure> {
     let (mut root, reguard) = new_root(exchange)?;
-    match streams_in(dir).map(|streams| root.spill_streams_to(INPUTS, (streams, REPORTS)))? {
+    let spills =
+        streams_in(dir).map(|streams| root.spill_streams_to(INPUTS, (streams, REPORTS)))?;
+    bound(&mut root, memory);
+    match spills {
         true => Ok(Begun { root, reguard, position: 0, files: None }),
         false => Err(Failure::Run("a root that has begun".to_string())),
     }
@@ -137,7 +141,7 @@ fn without(dir: &Path, exchange: &ExchangeConfig) -> Result<Begun, Failure> {
 
 /// The same with files, if they can be had.
 fn behind(
-    folder: &Path,
+    (folder, memory): (&Path, &Memory),
     exchange: &ExchangeConfig,
     genesis: &[u8],
     journal: &mut Journal<Folder>,
@@ -164,13 +168,22 @@ fn behind(
         let (mut root, reguard) = new_root(exchange)?;
         // What is missing is found out when it is read.
         let Ok(spills) = attach(&mut root, exchange, folder, false) else { break };
+        bound(&mut root, memory);
         if root.restore(&kept.root).is_ok() && root.engine().applied() == kept.inputs {
             return Ok(Ok(Begun { root, reguard, position, files: files(spills) }));
         }
     }
     let (mut root, reguard) = new_root(exchange)?;
     let attached = forget(folder).and_then(|()| attach(&mut root, exchange, folder, true));
+    bound(&mut root, memory);
     Ok(attached.map(|spills| Begun { root, reguard, position: 0, files: files(spills) }))
+}
+
+/// Bounds a root's private streams as its settings say. Its log lasts: whoever lags gets that.
+fn bound(root: &mut Root, memory: &Memory) {
+    if let Some((_, streams)) = memory.disk().filter(|_| memory.recycles()) {
+        root.bound_streams(streams, true);
+    }
 }
 
 /// Positions of the checkpoints there, in order.
@@ -247,19 +260,20 @@ pub fn keep(cost: &Arc<Cost>, mut send: impl FnMut(Taken) + Send + 'static) -> K
     let cost = Arc::clone(cost);
     Box::new(move |position, root| {
         if cost.busy.swap(true, Ordering::AcqRel) {
-            return;
+            return false;
         }
         let from = Instant::now();
         let room = cost.bytes.load(Ordering::Relaxed) as usize;
         let mut bytes = Vec::with_capacity(room + room / 8);
         if !root.checkpoint(&mut bytes) {
             cost.busy.store(false, Ordering::Release);
-            return;
+            return false;
         }
         let ns = u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX);
         cost.longest_ns.fetch_max(ns, Ordering::Relaxed);
         cost.bytes.store(bytes.len() as u64, Ordering::Relaxed);
         send(Taken { position, inputs: root.engine().applied(), root: bytes });
+        true
     })
 }
 

@@ -317,9 +317,11 @@ impl Host {
             digest_every: DIGEST_EVERY,
             ..replication::Config::new(cluster.group, ReplicaId(id), replicas)
         };
-        let (mut act, ends) = wires(id, cluster);
+        let shut = Arc::<Shut>::default();
+        let (mut act, ends) = wires(id, cluster, Arc::clone(&shut));
         let genesis = Genesis::of(&exchange).bytes().to_vec();
-        let begun = checkpoints::begin(begin, dir, &exchange, &genesis, &mut journal)?;
+        let begun =
+            checkpoints::begin(begin, (dir, &config.memory), &exchange, &genesis, &mut journal)?;
         let Begun { root, reguard, position, files } = begun;
         let restored = root.engine().applied();
         let parts = (clock.reading(), reguard);

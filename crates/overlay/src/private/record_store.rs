@@ -13,7 +13,10 @@
 //! with holes.
 //!
 //! The chunks in the spill store may be bounded, too. At the bound either there is no room
-//! ([`RecordStore::has_room`]), or the oldest part of the longest stream is given up.
+//! ([`RecordStore::has_room`]), or the oldest part of the longest stream is given up. What is given up
+//! follows from the records alone, never from how long a disk takes: stores that were given the same
+//! records can answer the same. Room is given back afterwards, where checkpoints are made behind the
+//! one before the last ([`RecordStore::written_down`]), so that each of these finds what it leans on.
 
 use std::collections::VecDeque;
 
@@ -39,10 +42,19 @@ struct Stream {
     /// Chunks before these, which are in the spill store alone, and all chunks that are there.
     gone: u64,
     put: u64,
-    /// Number of records from the beginning that can no longer be read.
+    /// Number of chunks from the beginning that can no longer be read, and of those in the spill store the
+    /// number whose room was given back.
     given_up: u64,
+    freed: u64,
     /// Where its runs begin in the spill store, in chunks, in order.
     runs: Vec<u64>,
+}
+
+impl Stream {
+    /// Chunks that are full.
+    fn full(&self) -> u64 {
+        self.len / CHUNK_RECORDS
+    }
 }
 
 /// Records that are on the disk instead of in memory.
@@ -55,10 +67,15 @@ struct Spilled {
     put: usize,
     /// Chunks that runs stand for.
     places_used: u64,
+    /// Full chunks that were not given up.
+    held: u64,
     /// Chunks on it, the most of them, and whether the oldest go at that.
     chunks: u64,
     chunks_max: u64,
     gives_up: bool,
+    /// By stream what was given up at the checkpoint before the last, and at the last; none where
+    /// there are no checkpoints.
+    written: Option<[Vec<u64>; 2]>,
     /// The spill store did not give room back when it was asked last.
     owes: bool,
     /// A chunk read back: whose, which, and its bytes.
@@ -105,9 +122,11 @@ impl RecordStore {
             full_max: usize::try_from(memory_max / CHUNK_RECORDS).unwrap_or(usize::MAX).max(1),
             put: 0,
             places_used: 0,
+            held: 0,
             chunks: 0,
             chunks_max: u64::MAX,
             gives_up: false,
+            written: None,
             owes: false,
             read: None,
             bytes: vec![0; self.chunk_bytes()],
@@ -140,7 +159,7 @@ impl RecordStore {
             self.put_full();
         }
         if owes {
-            let _ = self.give_up();
+            self.free();
         }
         let fits = |spilled: &Spilled| {
             spilled.full.len() - spilled.put <= WAITING_MAX
@@ -154,31 +173,70 @@ impl RecordStore {
         self.streams.get(stream).map_or(1, |stream| stream.given_up * CHUNK_RECORDS + 1)
     }
 
-    /// Gives up a lot of the longest stream; false when nothing can be given up.
+    /// Gives up a lot of the longest stream if there is too much.
+    fn give_up(&mut self) {
+        let RecordStore { streams, spilled, .. } = self;
+        let over = |spilled: &&mut Spilled| spilled.gives_up && spilled.held > spilled.chunks_max;
+        let Some(spilled) = spilled.as_mut().filter(over) else { return };
+        while spilled.held > spilled.chunks_max {
+            let longest = streams.iter_mut().max_by_key(|stream| stream.full() - stream.given_up);
+            let Some(stream) = longest else { return };
+            let at = stream.given_up;
+            let end = (at / BATCH + 1).saturating_mul(BATCH).min(stream.full());
+            assert!(end > at, "the longest has some");
+            (stream.given_up, spilled.read) = (end, None);
+            spilled.held -= end - at;
+        }
+        self.free();
+    }
+
+    /// Gives room in the spill store back of what was given up.
     #[cold]
-    fn give_up(&mut self) -> bool {
+    fn free(&mut self) {
         let chunk_bytes = self.chunk_bytes();
         let RecordStore { streams, spilled, .. } = self;
-        let Some(spilled) = spilled else { return false };
-        // What is still in memory is not given up in the spill store alone.
-        let longest = streams.iter_mut().max_by_key(|stream| stream.gone - stream.given_up);
-        let Some(stream) = longest.filter(|stream| stream.gone > stream.given_up) else {
-            return false;
-        };
-        // A lot lies within one run.
-        let at = stream.given_up;
-        let end = (at / BATCH + 1).saturating_mul(BATCH).min(stream.gone);
-        let Some(offset) = offset(&stream.runs, at, chunk_bytes) else { return false };
-        let bytes = (end - at) * chunk_bytes as u64;
-        // It is asked again: a disk may be busy.
-        spilled.owes = !spilled.spill.free(offset, bytes);
-        if spilled.owes {
-            return false;
+        let Some(spilled) = spilled else { return };
+        spilled.owes = false;
+        for (number, stream) in streams.iter_mut().enumerate() {
+            let kept = spilled.written.as_ref().map(|[before, _]| before.get(number).copied());
+            let most =
+                stream.given_up.min(stream.put).min(kept.map_or(u64::MAX, |of| of.unwrap_or(0)));
+            while stream.freed < most {
+                // A run at a time.
+                let (run, within) = place(stream.freed);
+                let end = most.min(stream.freed + run_len(run) - within);
+                let Some(at) = offset(&stream.runs, stream.freed, chunk_bytes) else { break };
+                let count = end - stream.freed;
+                if !spilled.spill.free(at, count * chunk_bytes as u64) {
+                    // It is asked again: a disk may be busy.
+                    spilled.owes = true;
+                    return;
+                }
+                spilled.chunks -= count;
+                stream.freed = end;
+            }
         }
-        spilled.read = None;
-        spilled.chunks -= end - at;
-        stream.given_up = end;
-        true
+    }
+
+    /// From now on room is given back only behind the checkpoint before the last.
+    pub(crate) fn free_behind_checkpoints(&mut self) {
+        let all = || vec![0; self.streams.len()];
+        let written = Some([all(), all()]);
+        if let Some(spilled) = &mut self.spilled {
+            spilled.written = written;
+        }
+    }
+
+    /// What was packed is a checkpoint: nobody needs what the one before the last leans on.
+    pub(crate) fn written_down(&mut self) {
+        let RecordStore { streams, spilled, .. } = self;
+        let Some([before, last]) = spilled.as_mut().and_then(|of| of.written.as_mut()) else {
+            return;
+        };
+        std::mem::swap(before, last);
+        last.clear();
+        last.extend(streams.iter().map(|stream| stream.given_up));
+        self.free();
     }
 
     /// Bytes of a chunk of such records.
@@ -211,6 +269,8 @@ impl RecordStore {
         self.records += 1;
         if let Some(spilled) = self.spilled.as_mut().filter(|_| is_full) {
             spilled.full.push_back(stream as u32);
+            spilled.held += 1;
+            self.give_up();
             self.put_full();
             self.wait_for_spill();
         }
@@ -243,9 +303,6 @@ impl RecordStore {
     /// Spills the full chunks that are not yet, as far as the spill store takes them.
     fn put_full(&mut self) {
         while self.spilled.as_ref().is_some_and(|spilled| spilled.put < spilled.full.len()) {
-            let over = |spilled: &Spilled| spilled.gives_up && spilled.chunks >= spilled.chunks_max;
-            // What can't be given up is kept, and then there is no room.
-            while self.spilled.as_ref().is_some_and(over) && self.give_up() {}
             if !self.put_one() {
                 return;
             }
@@ -307,6 +364,9 @@ impl RecordStore {
     /// As [`RecordStore::run`], read back from the spill store where that has them; empty also when
     /// it can't be read. `None` while a disk has to be waited for: ask again.
     pub(crate) fn fetch(&mut self, stream: usize, position: u64, max: u64) -> Option<&[u8]> {
+        if position < self.first(stream) {
+            return Some(&[]);
+        }
         let Some((place, held)) = self.find(stream, position, max) else { return Some(&[]) };
         if held.is_some() {
             return Some(self.run(stream, position, max));
@@ -318,9 +378,7 @@ impl RecordStore {
         };
         if spilled.read != Some((stream, chunk)) {
             spilled.read = None;
-            let given_up = chunk < target.given_up;
-            let offset = offset(&target.runs, chunk, chunk_bytes).filter(|_| !given_up);
-            let Some(offset) = offset else { return Some(&[]) };
+            let Some(offset) = offset(&target.runs, chunk, chunk_bytes) else { return Some(&[]) };
             if !spilled.spill.get_now(offset, &mut spilled.bytes)? {
                 return Some(&[]);
             }
@@ -350,14 +408,11 @@ impl RecordStore {
 }
 
 impl RecordStore {
-    /// Writes down what is not in the spill store: lengths, places and the chunks that fill. False,
-    /// with anything appended, without a spill store, while full chunks wait for it, or once
-    /// anything was given up.
+    /// Writes down what is not in the spill store: lengths, places, what was given up and the chunks
+    /// that fill. False, with anything appended, without a spill store or while full chunks wait for
+    /// it.
     pub(crate) fn pack(&self, to: &mut Packer<'_>) -> bool {
-        let whole = |spilled: &&Spilled| {
-            let all = self.streams.iter().all(|stream| stream.given_up == 0);
-            spilled.put == spilled.full.len() && all
-        };
+        let whole = |spilled: &&Spilled| spilled.put == spilled.full.len();
         let Some(spilled) = self.spilled.as_ref().filter(whole) else {
             return false;
         };
@@ -367,6 +422,8 @@ impl RecordStore {
             to.u64(stream.len);
             to.count(stream.runs.len());
             stream.runs.iter().for_each(|run| to.u64(*run));
+            to.u64(stream.given_up);
+            to.u64(stream.freed);
             let fills = stream.len % CHUNK_RECORDS;
             let held = stream.chunks.back().filter(|_| fills > 0);
             let held = held.and_then(|chunk| chunk_of(&self.segments, *chunk, self.record_len));
@@ -387,6 +444,7 @@ impl RecordStore {
         }
         // The runs of all streams are the spill store's places, each once.
         let (mut taken, mut in_spill_store): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
+        let (mut held, mut kept) = (0u64, [Vec::new(), Vec::new()]);
         for number in 0..streams {
             let len = from.u64()?;
             self.records = self.records.checked_add(len).filter(|all| *all <= self.records_max)?;
@@ -398,7 +456,14 @@ impl RecordStore {
             }
             let runs: Vec<u64> = (0..runs).map(|_| from.u64()).collect::<Option<_>>()?;
             taken.extend(runs.iter().copied().zip((0..).map(run_len)));
-            in_spill_store = in_spill_store.checked_add(chunks)?;
+            let (given_up, freed) = (from.u64()?, from.u64()?);
+            if freed > given_up || given_up > chunks {
+                return None;
+            }
+            in_spill_store = in_spill_store.checked_add(chunks - freed)?;
+            held = held.checked_add(chunks - given_up)?;
+            kept[0].push(freed);
+            kept[1].push(given_up);
             let bytes = from.raw(fills as usize * self.record_len)?;
             let chunk = if fills > 0 { Some(self.free_chunk()?) } else { None };
             if let Some(chunk) = chunk {
@@ -407,7 +472,7 @@ impl RecordStore {
             }
             let chunk = chunk.into_iter().collect();
             let stream =
-                Stream { len, chunks: chunk, gone: chunks, put: chunks, given_up: 0, runs };
+                Stream { len, chunks: chunk, gone: chunks, put: chunks, given_up, freed, runs };
             *self.streams.get_mut(number)? = stream;
         }
         taken.sort_unstable();
@@ -416,6 +481,8 @@ impl RecordStore {
         let end = taken.into_iter().try_fold(0, follow)?;
         let spilled = self.spilled.as_mut()?;
         (spilled.places_used, spilled.chunks) = (places_used, in_spill_store);
+        spilled.held = held;
+        spilled.written = spilled.written.is_some().then_some(kept);
         (end == places_used).then_some(())
     }
 }

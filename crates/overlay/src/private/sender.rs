@@ -236,6 +236,17 @@ impl PrivateStreams {
         self.store.bound_spill(bytes, gives_up);
     }
 
+    /// From now on the spill store gives room back only of what the checkpoint before the last knows to
+    /// be given up: whoever takes streams up behind one of the two newest finds all that it leans on.
+    pub fn free_behind_checkpoints(&mut self) {
+        self.store.free_behind_checkpoints();
+    }
+
+    /// What was packed last is a checkpoint.
+    pub fn written_down(&mut self) {
+        self.store.written_down();
+    }
+
     /// Bytes in the spill store.
     pub fn in_spill_store(&self) -> u64 {
         self.store.in_spill_store()
