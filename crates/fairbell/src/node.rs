@@ -11,7 +11,7 @@ use host::alarms::Alarms;
 use host::clock_agent::Wrong;
 use host::failure::Failure;
 use host::fleet::credentials::Credentials;
-use host::fleet::file::{ClusterFile, NodeRole};
+use host::fleet::file::ClusterFile;
 use host::fleet::node::{self, NodeOptions};
 
 /// Options of `fairbell node`.
@@ -85,9 +85,9 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
     };
     let stop = crate::options::interrupted()?;
     let name = &args.name;
-    // A root keeps the log: the store is made of it there.
+    // A root or a learner keeps the log: the store is made of it there.
     let journal = node::journal_dir(&dir);
-    let config = entry.is(NodeRole::Root).then(|| file.venue()).transpose()?;
+    let config = entry.keeps_log().then(|| file.venue()).transpose()?;
     let follow = |config| Beside::in_folder(&config, (&dir, journal), &alarms);
     let store = config.map_or(Ok(None), follow)?;
     let outcome = node::run(&file, &options, &stop, |line| eprintln!("{name}: {line}"));

@@ -53,7 +53,7 @@ fn order<'a>(file: &'a ClusterFile, wanted: &[String]) -> Result<Vec<&'a NodeEnt
         file.node(name)?;
     }
     let rank = |node: &NodeEntry| match () {
-        () if node.is(NodeRole::Root) => 2,
+        () if node.keeps_log() => 2,
         () if node.is(NodeRole::Proxy) || node.is(NodeRole::Standby) => 1,
         () => 0,
     };
@@ -83,7 +83,7 @@ fn seen(file: &ClusterFile, status: &Value, name: &str) -> Option<Seen> {
 /// Name of the root that leads.
 fn leader<'a>(file: &'a ClusterFile, status: &Value) -> Option<&'a str> {
     let replica = usize::try_from(status["leader"].as_u64()?).ok()?;
-    file.of(NodeRole::Root).nth(replica.checked_sub(1)?).map(|(_, node)| &node.name[..])
+    file.replicated().nth(replica.checked_sub(1)?).map(|(_, node)| &node.name[..])
 }
 
 /// Restarts all machines that are asked for.
@@ -194,6 +194,18 @@ mod tests {
         let some = order(&file, &["root-2".to_string(), "edge-1".to_string()]).expect("an order");
         assert_eq!(names(&some), ["edge-1", "root-2"]);
         assert!(order(&file, &["nobody".to_string()]).is_err());
+    }
+
+    #[test]
+    fn a_learner_is_restarted_with_the_roots_and_its_lag_is_waited_for() {
+        let text = file().text().expect("text").replacen("\"standby\"", "\"learner\"", 1);
+        let file = ClusterFile::parse(Path::new("cluster.toml"), &text).expect("a file");
+        let all = order(&file, &[]).expect("an order");
+        assert_eq!(names(&all), ["edge-1", "proxy-1", "root-1", "root-2", "root-3", "spare"]);
+        let row = json!({ "node": "spare", "is": "up", "life": 1 });
+        let status = json!({ "leader": 4, "behind": [0, 0, 0, 70], "nodes": [row] });
+        assert_eq!(leader(&file, &status), Some("spare"), "it may lead once it votes");
+        assert_eq!(seen(&file, &status, "spare").map(|seen| seen.behind), Some(70));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use net::Sealed;
 
 use super::credentials::Credentials;
-use super::file::{ClusterFile, NodeEntry, NodeRole, Port, venue_digest};
+use super::file::{ClusterFile, NodeEntry, Port, venue_digest};
 use super::messages::{
     Followed, FromNode, FromRoot, Health, Observed, Operation, Reader, VERSION, write,
 };
@@ -89,11 +89,11 @@ impl Identity {
 
     fn root(&self, replica: u8) -> Option<&NodeEntry> {
         let place = usize::from(replica).checked_sub(1)?;
-        self.file.of(NodeRole::Root).nth(place).map(|(_, node)| node)
+        self.file.replicated().nth(place).map(|(_, node)| node)
     }
 
     fn replicas(&self) -> u8 {
-        self.file.of(NodeRole::Root).count() as u8
+        self.file.replicated().count() as u8
     }
 
     /// A connection to a replica, past its gate and TLS, with the hello sent.

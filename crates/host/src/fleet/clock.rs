@@ -16,7 +16,7 @@ use clock::AgentConfig;
 use net::{Clock, Directory, Loop, LoopConfig, WaitStrategy};
 use types::{Channel, ClockReading, Nanos, NodeId};
 
-use super::file::{ClusterFile, NodeRole, Port};
+use super::file::{ClusterFile, Port};
 use super::messages::{Followed, Ring};
 use crate::clock_agent::{FreeClock, HostedAgent, KeptClock, UNKNOWN_NS, Wrong};
 use crate::config::Config;
@@ -85,7 +85,7 @@ impl NodeClock {
         };
         let members: Vec<NodeId> = (1..).zip(&file.nodes).map(|(n, _)| NodeId(n)).collect();
         let mut settings = AgentConfig::new(NodeId(number), &members, NOBODY);
-        settings.heirs = file.of(NodeRole::Root).map(|(number, _)| NodeId(number)).collect();
+        settings.heirs = file.replicated().map(|(number, _)| NodeId(number)).collect();
         settings.solver.asymmetry_ns = config.clock.asymmetry_us * Nanos::MICRO;
         settings.solver.wander_max_ppb = f64::from(config.clock.wander_max_ppb);
         settings.per_node = config.clock.neighbours as usize;

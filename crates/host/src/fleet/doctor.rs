@@ -85,12 +85,13 @@ impl Doctor {
     /// No such machine; the file itself was read before.
     pub fn look(&mut self, file: &ClusterFile, name: &str, keys: &Path) -> Result<(), Failure> {
         let (number, node) = file.node(name)?;
-        let roots = file.of(NodeRole::Root).count();
-        self.say(
-            "cluster file",
-            Verdict::Good,
-            format!("{} nodes, {roots} roots", file.nodes.len()),
-        );
+        let [roots, learners] =
+            [NodeRole::Root, NodeRole::Learner].map(|role| file.of(role).count());
+        let mut found = format!("{} nodes, {roots} roots", file.nodes.len());
+        if learners > 0 {
+            found += &format!(", {learners} learners");
+        }
+        self.say("cluster file", Verdict::Good, found);
         let config = file.venue().and_then(|config| {
             let overlay = file.overlay(&config)?;
             Ok((config, overlay.len()))
@@ -149,7 +150,7 @@ impl Doctor {
 
     fn ports(&mut self, file: &ClusterFile, node: &NodeEntry) {
         let (mut udp, mut tcp) = (vec![Port::Clock], Vec::new());
-        if node.is(NodeRole::Root) {
+        if node.keeps_log() {
             udp.extend([Port::Root, Port::Retransmission]);
             tcp.extend([Port::Link, Port::Status, Port::Control]);
         }
@@ -249,7 +250,7 @@ impl Doctor {
 
     /// Whether the roots' doors are reached, and a whole datagram gets to the machines around.
     fn reach(&mut self, file: &ClusterFile, own: &NodeEntry) {
-        for (_, root) in file.of(NodeRole::Root).filter(|(_, root)| root.name != own.name) {
+        for (_, root) in file.replicated().filter(|(_, root)| root.name != own.name) {
             let Ok(at) = file.at(root, Port::Control) else { continue };
             match TcpStream::connect_timeout(&at.into(), REACH) {
                 Ok(_) => self.say("ways", Verdict::Good, format!("{} answers at {at}", root.name)),

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
+use replication::VOTERS_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{Nanos, NodeId};
@@ -35,6 +36,8 @@ const GROUPS_MAX: usize = 16;
 pub enum NodeRole {
     /// A replica of the root, which is the control plane, too.
     Root,
+    /// Keeps the roots' log without a vote: a copy elsewhere, which operators may let vote.
+    Learner,
     /// Passes market data down and orders up.
     Proxy,
     /// A proxy that stands by to take the place of another one.
@@ -170,6 +173,11 @@ impl NodeEntry {
     /// Whether it has a role.
     pub fn is(&self, role: NodeRole) -> bool {
         self.roles.contains(&role)
+    }
+
+    /// Whether it keeps the log, as roots and learners do.
+    pub fn keeps_log(&self) -> bool {
+        self.is(NodeRole::Root) || self.is(NodeRole::Learner)
     }
 
     /// The name or address that participants know it by.
@@ -323,6 +331,10 @@ impl ClusterFile {
                 let why = format!("{}: one that stands by is no proxy yet", node.name);
                 return Err((key(at, "roles"), why));
             }
+            if node.is(NodeRole::Root) && node.is(NodeRole::Learner) {
+                let why = format!("{}: a root votes, and a learner does not", node.name);
+                return Err((key(at, "roles"), why));
+            }
             if node.is(NodeRole::Snapshot) && !node.is(NodeRole::Edge) {
                 let why = format!("{}: a snapshot server stands beside an edge", node.name);
                 return Err((key(at, "roles"), why));
@@ -362,6 +374,12 @@ impl ClusterFile {
             }
             places.insert((&node.address, port));
         }
+        if self.of(NodeRole::Learner).count() > VOTERS_MAX {
+            return Err((
+                "node".to_string(),
+                format!("at most {VOTERS_MAX} with the role learner"),
+            ));
+        }
         match self.of(NodeRole::Root).count() {
             1 | 3 | 5 => Ok(()),
             other => {
@@ -395,9 +413,15 @@ impl ClusterFile {
         self.nodes.get(usize::from(number).checked_sub(1)?)
     }
 
+    /// Nodes that keep the log and their numbers: roots, then learners, each in the order of the file.
+    /// In this order they are the group's replicas, from 1.
+    pub fn replicated(&self) -> impl Iterator<Item = (u16, &NodeEntry)> {
+        self.of(NodeRole::Root).chain(self.of(NodeRole::Learner))
+    }
+
     /// The number of a replica of the root, from 1, by that of its node.
     pub fn replica(&self, number: u16) -> Option<u8> {
-        let place = self.of(NodeRole::Root).position(|(of, _)| of == number)?;
+        let place = self.replicated().position(|(of, _)| of == number)?;
         Some(place as u8 + 1)
     }
 
@@ -465,11 +489,11 @@ impl ClusterFile {
         Ok(overlay)
     }
 
-    /// Places of the root's replicas.
+    /// Places of the replicas with a role: of those that the group was made with, or of learners.
     ///
     /// # Errors
     /// Names without an address.
-    pub fn replicas(&self) -> Result<Vec<ReplicaAddresses>, Failure> {
+    pub fn replicas(&self, role: NodeRole) -> Result<Vec<ReplicaAddresses>, Failure> {
         let place = |(_, node): (u16, &NodeEntry)| {
             Ok(ReplicaAddresses {
                 overlay: self.at(node, Port::Root)?,
@@ -478,7 +502,7 @@ impl ClusterFile {
                 status: self.at(node, Port::Status)?,
             })
         };
-        self.of(NodeRole::Root).map(place).collect()
+        self.of(role).map(place).collect()
     }
 
     /// The file of the venue's settings.
@@ -616,6 +640,8 @@ mod tests {
             ("[\"root\"]", "[\"proxy\"]", "node: 1, 3 or 5 with the role root, not 0"),
             ("[\"root\"]", "[]", "node[0].roles: root-1 has none"),
             ("[\"edge\", \"proxy\"]", "[\"snapshot\"]", "node[1].roles: edge-1: a snapshot server"),
+            ("[\"root\"]", "[\"root\", \"learner\"]", "node[0].roles: root-1: a root votes"),
+            ("[\"root\"]", "[\"learner\"]", "node: 1, 3 or 5 with the role root, not 0"),
             (
                 "[\"edge\", \"proxy\"]",
                 "[\"edge\", \"edge\"]",

@@ -148,7 +148,7 @@ pub fn run(
         let mut connected = Connection { clock: handle, health, trouble, sender, sampled };
         let kept = scope.spawn(move || ended(identity.keep(stop, &mut connected)));
         let root = entry
-            .is(NodeRole::Root)
+            .keeps_log()
             .then(|| scope.spawn(move || ended(machine.run_root(handle, health, stop, told))));
         let outcome = match machine.own().next() {
             Some(_) => {
@@ -252,8 +252,8 @@ impl Machine<'_> {
             midnight_ns: self.file.midnight_ns,
             secret: crate::tls::hex(secret),
             nodes,
-            replicas: self.file.replicas()?,
-            reserve: Vec::new(),
+            replicas: self.file.replicas(NodeRole::Root)?,
+            reserve: self.file.replicas(NodeRole::Learner)?,
             claims: claims.collect::<Result<_, _>>()?,
             authority: self.credentials.authority().to_string(),
             keys: self.options.keys.clone(),
@@ -292,7 +292,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Runs the replica of the root that this machine is.
+    /// Runs the replica of the root that this machine is, with a vote or, as a learner, without.
     fn run_root(
         &self,
         clock: &ClockHandle,
@@ -334,6 +334,7 @@ impl Machine<'_> {
         let (admin, actions) = Door::open(&self.config, &self.options.dir, &self.alarms)?;
         let steered = (line.clone(), handle.clone());
         let server = Server::new(venue, secret.clone(), secrets, line, self.alarms.clone());
+        let server = server.shutting(&host.shut);
         let traces = Traces::open(self.options, &self.sampled, host.event_loop())?;
         let recovered = host.root().map_or(0, |root| root.engine().nodes().key_epoch());
         let epoch = AtomicU32::new(recovered);

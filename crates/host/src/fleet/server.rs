@@ -20,7 +20,7 @@ use replication::ReplicaId;
 use types::{ClOrdId, Command, CommandKind, Input, Nanos, NodeAction, NodeId, Seq, UserRefNum};
 
 use super::credentials::{OPERATOR, RootSecret, named};
-use super::file::{ClusterFile, NodeRole, Port};
+use super::file::{ClusterFile, NodeEntry, NodeRole, Port};
 use super::keys;
 use super::messages::{
     EdgeHint, Followed, FromNode, FromRoot, Health, OBSERVED_MAX, Reader, VERSION, write,
@@ -34,6 +34,7 @@ use crate::failure::Failure;
 use crate::replica::gate::{self, Entrant, Gate, Limits};
 use crate::replica::line::RootLine;
 
+mod learners;
 mod operations;
 mod status;
 
@@ -82,6 +83,15 @@ struct Standing {
     nodes: Nodes,
     /// By replica: positions of a leader's log that it lacks; `None` for one that is not in the group.
     behind: Vec<Option<u64>>,
+    /// By replica: whether it votes; `None` for one that is not in the group.
+    votes: Vec<Option<bool>>,
+}
+
+impl Standing {
+    /// Whether a replica votes; `None` for one that is not in the group.
+    fn votes(&self, replica: u8) -> Option<bool> {
+        self.votes.get(usize::from(replica).checked_sub(1)?).copied().flatten()
+    }
 }
 
 /// What there is to look at since the last time.
@@ -150,6 +160,7 @@ pub struct Server {
     generations: Mutex<BTreeMap<u16, u32>>,
     references: Mutex<References>,
     observer: Mutex<Observed>,
+    learners: Mutex<learners::Learners>,
 }
 
 /// What machines have seen while this replica leads.
@@ -202,17 +213,21 @@ impl Server {
             generations: Mutex::default(),
             references: Mutex::default(),
             observer: Mutex::default(),
+            learners: Mutex::default(),
         }
     }
 
     /// Keeps looking how the replica stands, and whose clock is to be followed, until `stop`.
     pub fn watch(&self, stop: &AtomicBool) {
+        let mut first = true;
         while !stop.load(Ordering::Relaxed) {
             let seen = {
                 let observed = lock(&self.observer);
                 (observed.term, observed.of.inputs())
             };
             let news = self.ask(seen);
+            self.keep_learners(first);
+            first &= !self.standing().seen;
             self.refer();
             if let Some(news) = news {
                 self.observe(news);
@@ -257,7 +272,7 @@ impl Server {
         if !self.venue.keeps_clocks || !standing.seen {
             return;
         }
-        let roots: Vec<u16> = self.venue.file.of(NodeRole::Root).map(|(at, _)| at).collect();
+        let roots: Vec<u16> = self.venue.file.replicated().map(|(at, _)| at).collect();
         let place = usize::from(standing.leader).checked_sub(1);
         let leader = place.and_then(|place| roots.get(place)).copied();
         let leads = leader.map_or((0, 0), |leader| (standing.term, leader));
@@ -287,9 +302,12 @@ impl Server {
             let root = member.role().as_root();
             let last = member.replica().last();
             let behind = |id| Some(last.saturating_sub(member.replica().matched(ReplicaId(id))?));
+            let members = member.replica().membership();
+            let votes = |id| members.get(ReplicaId(id)).map(|member| member.votes);
             let standing = Standing {
                 seen: true,
-                behind: replicas.map(behind).collect(),
+                behind: replicas.clone().map(behind).collect(),
+                votes: replicas.map(votes).collect(),
                 term,
                 leader,
                 nodes: root.map(|root| root.engine().nodes().clone()).unwrap_or_default(),
@@ -605,7 +623,7 @@ impl Server {
     /// Takes what a machine saw with its own nodes.
     fn take_observed(&self, number: u16, seen: &super::messages::Observed) {
         let node = self.venue.file.numbered(number);
-        let is_root = node.is_some_and(|node| node.is(NodeRole::Root));
+        let is_root = node.is_some_and(NodeEntry::keeps_log);
         let here = self.venue.overlay.iter().filter(|(_, machine, _)| *machine == number);
         let own: Vec<u16> = here.map(|(id, ..)| id.0).collect();
         let mut observed = lock(&self.observer);

@@ -128,8 +128,8 @@ impl Live {
     }
 }
 
-/// Takes streams of others at `door`, and hands every message to `heard`, until `stop`. `tls` lets
-/// in certificates of the authority of `group` alone.
+/// Takes streams of others at `door`, and hands every message to `heard` with the number of whoever
+/// sent it, until `stop`. `tls` lets in certificates of the authority of `group` alone.
 ///
 /// # Errors
 /// See [`gate::serve`].
@@ -137,7 +137,7 @@ pub fn receive(
     (gate, door): (&Gate, &TcpListener),
     (tls, group): (&ServerTls, u64),
     stop: &AtomicBool,
-    heard: impl Fn(Vec<u8>) + Sync,
+    heard: impl Fn(u8, Vec<u8>) + Sync,
 ) -> std::io::Result<()> {
     let live = Live::default();
     gate::serve(gate, door, stop, |entrant| {
@@ -151,7 +151,7 @@ fn read_from(
     (tls, group): (&ServerTls, u64),
     live: &Live,
     stop: &AtomicBool,
-    heard: impl Fn(Vec<u8>),
+    heard: impl Fn(u8, Vec<u8>),
 ) -> std::io::Result<()> {
     let stream = &entrant.stream;
     let number = u8::try_from(entrant.number).map_err(std::io::Error::other)?;
@@ -163,7 +163,7 @@ fn read_from(
     entrant.settle();
     stream.set_read_timeout(Some(PATIENCE))?;
     live.take(number, stream);
-    let read = read_on(sealed, stop, heard);
+    let read = read_on(sealed, stop, |message| heard(number, message));
     live.leave(number, stream);
     read
 }
@@ -343,7 +343,7 @@ mod tests {
             let (gate, door, tls, way, between) = (&gate, &door, &tls, &way, &between);
             scope.spawn(move || tap(behind, seen, stop, between));
             scope.spawn(move || {
-                let keep = |message| heard.lock().expect("unpoisoned").push(message);
+                let keep = |_, message| heard.lock().expect("unpoisoned").push(message);
                 receive((gate, door), (tls, 1), stop, keep)
             });
             scope.spawn(move || send(way, &messages, stop));
@@ -385,7 +385,7 @@ mod tests {
             let _stop = Stop(&stop);
             let (stop, heard, gate, door, tls) = (&stop, &heard, &gate, &door, &tls);
             scope.spawn(move || {
-                let keep = |message| heard.lock().expect("unpoisoned").push(message);
+                let keep = |_, message| heard.lock().expect("unpoisoned").push(message);
                 receive((gate, door), (tls, 2), stop, keep)
             });
             for (way, messages) in wrong.iter().zip(strangers) {
@@ -414,7 +414,7 @@ mod tests {
             let _stop = Stop(&stop);
             let (stop, heard, gate, door, tls) = (&stop, &heard, &gate, &door, &tls);
             scope.spawn(move || {
-                let keep = |message| heard.lock().expect("unpoisoned").push(message);
+                let keep = |_, message| heard.lock().expect("unpoisoned").push(message);
                 receive((gate, door), (tls, 4), stop, keep)
             });
             let one = |text: &[u8]| {
@@ -468,7 +468,7 @@ mod tests {
             let _stop = Stop(&stop);
             let (stop, heard, gate, door, tls, way) = (&stop, &heard, &gate, &door, &tls, &way);
             scope.spawn(move || {
-                let keep = |_| *heard.lock().expect("unpoisoned") += 1;
+                let keep = |_, _| *heard.lock().expect("unpoisoned") += 1;
                 receive((gate, door), (tls, id), stop, keep)
             });
             let (told, ready) = sync_channel(1);

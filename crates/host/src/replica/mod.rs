@@ -8,4 +8,5 @@ pub mod gate;
 pub mod line;
 mod links;
 pub mod node;
+pub mod shut;
 mod writer;

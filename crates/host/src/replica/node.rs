@@ -24,6 +24,7 @@ use super::claims;
 use super::cluster::{Cluster, ReplicaAddresses};
 use super::gate::{self, Entrant, Gate, Limits};
 use super::links::{self, Way};
+use super::shut::Shut;
 use super::writer::{self, Job};
 use crate::alarms::Alarms;
 use crate::config::Config;
@@ -143,7 +144,7 @@ struct Ends {
 }
 
 /// What does a member's actions, and the other ends of that.
-fn wires(own: u8, cluster: &Cluster) -> (impl FnMut(Action) + Send + use<>, Ends) {
+fn wires(own: u8, cluster: &Cluster, shut: Arc<Shut>) -> (impl FnMut(Action) + Send + use<>, Ends) {
     let (job, jobs) = channel();
     let (mut senders, mut posts) = (Vec::new(), Vec::new());
     let others = cluster.places().map(|(id, _)| id).filter(|id| *id != own);
@@ -161,6 +162,7 @@ fn wires(own: u8, cluster: &Cluster) -> (impl FnMut(Action) + Send + use<>, Ends
         trouble: Arc::clone(&trouble),
     };
     let act = move |action: Action| match action {
+        Action::Send { to, .. } if shut.is(to) => {}
         Action::Send { to, bytes } => {
             if let Some((_, sender)) = senders.iter().find(|(id, _)| *id == to) {
                 // Consensus sends again what matters.
@@ -251,6 +253,8 @@ pub struct Host {
     cost: Arc<Cost>,
     dir: PathBuf,
     alarms: Alarms,
+    /// Whom it hears no more.
+    pub shut: Arc<Shut>,
     /// Inputs found in the journal.
     pub recovered: u64,
     /// Of them, those that a checkpoint stood for.
@@ -373,6 +377,7 @@ impl Host {
             cost,
             dir: dir.to_path_buf(),
             alarms: Alarms::default(),
+            shut,
             recovered,
             restored,
         })
@@ -471,7 +476,11 @@ impl Host {
             }
             let inbound = root.clone();
             // A loop with too much to do is waited for, and then the other side waits, too.
-            let inbound = move |message: Vec<u8>| {
+            let shut = self.shut;
+            let inbound = move |from: u8, message: Vec<u8>| {
+                if shut.is(ReplicaId(from)) {
+                    return;
+                }
                 writer::tell(&inbound, move |member, now, out| {
                     member.handle_message(now, &message, out);
                 });

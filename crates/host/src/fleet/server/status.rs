@@ -121,6 +121,8 @@ impl Server {
             "replica {} leads in term {}; keys are of epoch {epoch}, the tree is of epoch {tree_epoch}",
             standing.leader, standing.term
         )];
+        let (log, replicas) = self.replicas(&standing);
+        lines.push(log);
         lines.extend(replaced.iter().map(|(old, new)| format!("{new} took the place of {old}")));
         lines.push(format!(
             "{:<16} {:<14} {:>5} {:>6} {:>12} {:>9} {:>10} {:>10} {:>8}",
@@ -175,7 +177,7 @@ impl Server {
             "fairness": of,
             "leader": standing.leader, "term": standing.term, "key_epoch": epoch,
             "tree_epoch": tree_epoch, "replaced": replaced, "nodes": rows,
-            "behind": standing.behind,
+            "behind": standing.behind, "replicas": replicas,
         });
         FromRoot::Answer { text: lines.join("\n"), data }
     }
