@@ -92,6 +92,13 @@ impl Standing {
     fn votes(&self, replica: u8) -> Option<bool> {
         self.votes.get(usize::from(replica).checked_sub(1)?).copied().flatten()
     }
+
+    /// By replica: records that one which votes lacks of the log of this one, if it leads.
+    fn voters_lack(&self) -> Vec<Option<u64>> {
+        let lacks =
+            |(lacks, votes): (&Option<u64>, &Option<bool>)| lacks.filter(|_| *votes == Some(true));
+        self.behind.iter().zip(&self.votes).map(lacks).collect()
+    }
 }
 
 /// What there is to look at since the last time.

@@ -162,7 +162,7 @@ impl Server {
             return None;
         }
         let mut why = "there is no other root that has its log".to_string();
-        for id in successors(own, &standing.behind) {
+        for id in successors(own, &standing.voters_lack()) {
             let left = RETIRE_MAX.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 break;
@@ -206,6 +206,7 @@ fn successors(own: u8, behind: &[Option<u64>]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Standing;
     use super::*;
 
     #[test]
@@ -215,5 +216,17 @@ mod tests {
         assert_eq!(successors(1, &[Some(0), Some(RETIRE_BEHIND_MAX + 1), Some(2)]), [3]);
         assert_eq!(successors(1, &[Some(0)]), Vec::<u8>::new(), "a root alone");
         assert_eq!(successors(1, &[]), Vec::<u8>::new());
+    }
+
+    #[test]
+    fn a_learner_is_not_handed_over_to_before_it_votes() {
+        let mut standing = Standing {
+            behind: vec![Some(0), Some(9), None, Some(0)],
+            votes: vec![Some(true), Some(true), None, Some(false)],
+            ..Standing::default()
+        };
+        assert_eq!(successors(1, &standing.voters_lack()), [2]);
+        standing.votes[3] = Some(true);
+        assert_eq!(successors(1, &standing.voters_lack()), [4, 2]);
     }
 }
