@@ -16,6 +16,8 @@ use super::Root;
 use crate::config::{ExchangeConfig, ExchangeError};
 use crate::{TreeShape, downlinks};
 
+mod arrange;
+
 /// Why proxies were not replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplaceError {

@@ -169,6 +169,42 @@ fn two_proxies_are_replaced_in_one_change_or_none() {
     group.check("two");
 }
 
+/// As a plan is applied: a whole seating in one change, more often than a record has room for.
+#[test]
+fn a_seating_is_changed_at_once_as_often_as_is_wanted() {
+    let mut group = begun(&changeable(plain()), CALM, 5);
+    let arrange = |group: &mut Group, wanted: &[u16]| {
+        let wanted: Vec<NodeId> = wanted.iter().copied().map(NodeId).collect();
+        let (n, mut told) = (leader(group), Err(ReplaceError::Busy));
+        group.on_root(n, |root, now, out| told = root.arrange_proxies(now, &wanted, out));
+        told
+    };
+    let seated = |group: &Group| -> Vec<u16> {
+        let tree = *group.root(leader(group)).membership().expect("a roll call").tree();
+        (0..2).filter_map(|at| tree.topology.node_id(0, at)).map(|node| node.0).collect()
+    };
+    assert_eq!(seated(&group), [1, 2]);
+    assert_eq!(arrange(&mut group, &[1, 2]), Ok(0));
+    assert_eq!(arrange(&mut group, &[1]), Err(ReplaceError::NoPlace));
+    assert_eq!(arrange(&mut group, &[5, 5]), Err(ReplaceError::NoPlace));
+    assert_eq!(arrange(&mut group, &[1, 99]), Err(ReplaceError::NoStandby));
+    for round in 0..14u16 {
+        // Two exchange their places; others come; those leave again.
+        for wanted in [[2, 1], [5, 6], [1, 2]] {
+            let steps = arrange(&mut group, &wanted).expect("they answer");
+            assert!(steps >= 2, "round {round}: {steps}");
+            group.trade(60 * MS, EVERY);
+            assert_eq!(seated(&group), wanted, "round {round}");
+        }
+    }
+    // A leader that comes later has the same tree from the log.
+    group.trade(200 * MS, EVERY);
+    let epoch = one_tree(&group, "seating");
+    assert!(epoch > 64, "the record began anew on the way: {epoch}");
+    group.run(1_500 * MS);
+    group.check("seating");
+}
+
 #[test]
 fn control_a_follower_changes_nothing() {
     let mut group = begun(&changeable(plain()), CALM, 4);
