@@ -14,6 +14,8 @@ use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, settled};
 use host::fleet::messages::Operation;
 use host::{deployment, files};
 
+mod plan;
+mod prices;
 mod upgrade;
 
 /// How long the roots may take to do something.
@@ -61,6 +63,8 @@ pub enum What {
     Upgrade(upgrade::UpgradeArgs),
     /// Put proxies that stand by at the places of others
     Replace(ReplaceArgs),
+    /// Measure all machines while the venue trades, show which trees there could be, and have one
+    Plan(plan::PlanArgs),
 }
 
 /// Options of `fairbell cluster init`.
@@ -260,6 +264,7 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
         }
         What::Rotate(args) => tell(operate(&args.at, &Operation::Rotate)?),
         What::Upgrade(args) => upgrade::run(args),
+        What::Plan(args) => plan::run(args),
         What::Replace(ReplaceArgs { nodes, by, at }) => {
             let (nodes, by) = (nodes.clone(), by.clone());
             tell(operate(at, &Operation::Replace { nodes, by })?)
@@ -273,9 +278,17 @@ fn tell((text, _): (String, serde_json::Value)) -> Result<(), Failure> {
 }
 
 fn operate(at: &At, operation: &Operation) -> Result<(String, serde_json::Value), Failure> {
+    operate_within(at, operation, PATIENCE)
+}
+
+fn operate_within(
+    at: &At,
+    operation: &Operation,
+    patience: Duration,
+) -> Result<(String, serde_json::Value), Failure> {
     let file = ClusterFile::read(&at.cluster)?;
     let own = Credentials::read(&file, &Credentials::folder(&file, OPERATOR), OPERATOR)?;
-    Identity::new(&file, &file.venue()?, own, (OPERATOR, 0))?.operate(operation, PATIENCE)
+    Identity::new(&file, &file.venue()?, own, (OPERATOR, 0))?.operate(operation, patience)
 }
 
 fn init(args: &InitArgs) -> Result<(), Failure> {

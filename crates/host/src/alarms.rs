@@ -202,7 +202,7 @@ pub fn told(standing: &[Alarm]) -> (Vec<String>, Value) {
     (standing.iter().map(line).collect(), standing.iter().map(document).collect())
 }
 
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_nanos() as u64)
 }

@@ -13,14 +13,24 @@ const UNAVAILABLE: i32 = 3;
 /// Two boxes at a time would share two cores.
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// Runs a box in which trees are planned.
+fn planned(name: &str, args: &[&str]) -> Option<(serde_json::Value, i32, String)> {
+    document(name, &[&["cloud", "plan", "--json"], args].concat())
+}
+
 /// Runs a box; its document, exit code and what it said, or `None` where there can't be one.
 fn cloud(name: &str, args: &[&str]) -> Option<(serde_json::Value, i32, String)> {
+    let usual = ["cloud", "--json", "--hosts", "7", "--depth", "2", "--rate", "300"];
+    document(name, &[&usual[..], args].concat())
+}
+
+fn document(name: &str, args: &[&str]) -> Option<(serde_json::Value, i32, String)> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let out: PathBuf = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let output = Command::new(env!("CARGO_BIN_EXE_fairbell-lab"))
-        .args(["cloud", "--json", "--hosts", "7", "--depth", "2", "--rate", "300", "--out"])
-        .arg(&out)
         .args(args)
+        .arg("--out")
+        .arg(&out)
         .output()
         .expect("started");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -137,6 +147,31 @@ fn each_checker_finds_what_is_done_for_it_to_find() {
         assert!(said.contains(&format!("main: {found}: ")), "{found}: {said}");
     }
     assert!(!said.contains("early: ") && !said.contains("UNFAIR"), "{said}");
+}
+
+#[test]
+fn a_plan_moves_a_straggler_out_of_the_tree_and_nothing_is_lost() {
+    let Some((document, _, said)) = planned("plan", &["--hosts", "9"]) else { return };
+    exactly_once(&document);
+    assert_eq!((&document["stragglers"][0], &document["applied"]), (&"proxy-1".into(), &1.into()));
+    // Clocks and releases are the other tests': the straggler's clock is what its paths leave of it.
+    for found in ["lost", "twice", "told", "books", "gap", "run", "stragglers", "gain"] {
+        assert!(!said.contains(&format!("{found}: ")), "{found}: {said}");
+    }
+    let applied = &document["plans"][0]["applied"];
+    let p50 = |of: &str| applied[of]["p50_ns"].as_f64().unwrap_or(0.0);
+    assert!(p50("before") > 0.0 && p50("after") > 0.0 && p50("predicted") > 0.0, "{applied}");
+    assert!(p50("after") < 0.85 * p50("before"), "{applied}");
+}
+
+#[test]
+fn a_plan_leaves_a_tree_alone_in_which_nobody_is_slow() {
+    let args = ["--hosts", "9", "--stragglers", "0", "--times", "2", "--seed", "5"];
+    let Some((document, _, said)) = planned("plan-noise", &args) else { return };
+    exactly_once(&document);
+    assert_eq!((&document["applied"], &document["tree_epoch"]), (&0.into(), &1.into()), "{said}");
+    assert_eq!(document["plans"].as_array().map(Vec::len), Some(2));
+    assert!(document["plans"][1]["kept"].as_str().is_some_and(|why| !why.is_empty()), "{document}");
 }
 
 #[test]

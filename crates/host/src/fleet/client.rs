@@ -16,6 +16,7 @@ use super::file::{ClusterFile, NodeEntry, Port, venue_digest};
 use super::messages::{
     Followed, FromNode, FromRoot, Health, Observed, Operation, Reader, VERSION, write,
 };
+use super::plan::Probed;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::replica::gate;
@@ -48,6 +49,8 @@ pub trait Connected {
     fn follows(&self) -> Followed;
     /// What its nodes saw since the last time.
     fn observed(&self) -> Option<Observed>;
+    /// What it heard of others' probes, some at a time.
+    fn probed(&self) -> Option<Probed>;
 }
 
 /// Who connects.
@@ -234,6 +237,9 @@ impl Identity {
             }
             if welcomed && let Some(observed) = node.observed() {
                 write(&mut sealed, &FromNode::Observed(observed)).map_err(failed)?;
+            }
+            if welcomed && let Some(probed) = node.probed() {
+                write(&mut sealed, &FromNode::Probed(probed)).map_err(failed)?;
             }
             if welcomed && health_at.elapsed() >= HEALTH_EVERY {
                 health_at = Instant::now();

@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use super::client::Connected;
 use super::clock::ClockHandle;
 use super::messages::{Followed, FromRoot, Health, Observed};
+use super::plan::Probed;
+use super::plan::agent::Prober;
 use super::traces::Sampled;
 
 /// A machine's end of its control connection.
@@ -20,12 +22,15 @@ pub struct Connection<'a> {
     pub sender: Sender<FromRoot>,
     /// What its nodes saw of the feed.
     pub sampled: &'a Sampled,
+    /// Its probing agent.
+    pub prober: &'a Prober,
 }
 
 impl Connected for Connection<'_> {
     fn told(&mut self, message: FromRoot) {
         match message {
             FromRoot::Reference(followed) => self.clock.follow(followed),
+            FromRoot::Probe(order) => self.prober.begin(order),
             message => drop(self.sender.send(message)),
         }
     }
@@ -36,7 +41,7 @@ impl Connected for Connection<'_> {
 
     fn health(&self) -> Option<Health> {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(Health { follows: self.follows(), ..health })
+        Some(Health { follows: self.follows(), probes: true, ..health })
     }
 
     fn follows(&self) -> Followed {
@@ -45,5 +50,9 @@ impl Connected for Connection<'_> {
 
     fn observed(&self) -> Option<Observed> {
         self.sampled.take()
+    }
+
+    fn probed(&self) -> Option<Probed> {
+        self.prober.tell()
     }
 }

@@ -149,7 +149,7 @@ impl Doctor {
     }
 
     fn ports(&mut self, file: &ClusterFile, node: &NodeEntry) {
-        let (mut udp, mut tcp) = (vec![Port::Clock], Vec::new());
+        let (mut udp, mut tcp) = (vec![Port::Clock, Port::Probe], Vec::new());
         if node.keeps_log() {
             udp.extend([Port::Root, Port::Retransmission]);
             tcp.extend([Port::Link, Port::Status, Port::Control]);

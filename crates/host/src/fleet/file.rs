@@ -17,6 +17,7 @@ use serde_json::Value;
 use types::{Nanos, NodeId};
 use wire::subscription::HOST_MAX;
 
+use super::plan::PlanSettings;
 use crate::config::Config;
 use crate::failure::{Failure, on};
 use crate::replica::cluster::ReplicaAddresses;
@@ -82,12 +83,16 @@ pub enum Port {
     SnapshotFeed = 13,
     /// Subscriptions to the feed over SoupBinTCP, TCP.
     Subscriptions = 14,
+    /// Probes of the planner's agents, UDP.
+    Probe = 15,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileText {
     cluster: Section,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plan: Option<PlanSettings>,
     #[serde(default)]
     node: Vec<NodeEntry>,
 }
@@ -201,6 +206,8 @@ pub struct ClusterFile {
     pub midnight_ns: u64,
     /// All nodes; the first has number 1.
     pub nodes: Vec<NodeEntry>,
+    /// `[plan]`: how trees are planned.
+    pub plan: PlanSettings,
     venue: PathBuf,
     authority: PathBuf,
     port: u16,
@@ -229,7 +236,7 @@ impl ClusterFile {
             let why = error.message().lines().collect::<Vec<_>>().join(", ");
             Failure::Usage(format!("{name}:{line}: {why}"))
         })?;
-        let FileText { cluster: section, node: nodes } = parsed;
+        let FileText { cluster: section, plan, node: nodes } = parsed;
         let wrong = |key: &str, why: String| Failure::Usage(format!("{name}: {key}: {why}"));
         let id = u64::from_str_radix(&section.id, 16).ok().filter(|_| section.id.len() == 16);
         let id = id.ok_or_else(|| wrong("cluster.id", "16 hexadecimal digits".to_string()))?;
@@ -248,6 +255,7 @@ impl ClusterFile {
             session: section.session,
             midnight_ns,
             nodes,
+            plan: plan.unwrap_or_default(),
             venue: section.venue,
             authority: section.authority,
             port: section.port.unwrap_or(FIRST_PORT),
@@ -272,7 +280,8 @@ impl ClusterFile {
             authority: self.authority.clone(),
             port: Some(self.port),
         };
-        let text = FileText { cluster: section, node: self.nodes.clone() };
+        let plan = Some(self.plan.clone()).filter(|plan| *plan != PlanSettings::default());
+        let text = FileText { cluster: section, plan, node: self.nodes.clone() };
         toml::to_string(&text).map_err(|error| on(&self.path, error))
     }
 
@@ -296,6 +305,7 @@ impl ClusterFile {
             session: format!("FB{:08}", now.0 / Nanos::SECOND % 100_000_000),
             midnight_ns: now.0 - now.0 % day_ns,
             nodes,
+            plan: PlanSettings::default(),
             venue: PathBuf::from("venue.toml"),
             authority: PathBuf::from("authority.pem"),
             port: FIRST_PORT,
@@ -313,6 +323,7 @@ impl ClusterFile {
         if self.nodes.len() > NODES_MAX {
             return Err(("node".to_string(), format!("at most {NODES_MAX}")));
         }
+        self.plan.check()?;
         let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
         for (at, node) in self.nodes.iter().enumerate() {
             if !is_name(&node.name) {
@@ -541,7 +552,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// What two machines have to agree on: a digest of the cluster file, but for what is of one machine alone
-/// (`bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
+/// (`bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`) or of whoever leads (`[plan]`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
 /// is told to people, and short passwords could be guessed from it. Settings that are as they are by
 /// default don't count, or a version with one more key could not be put in place of an older one, machine by
 /// machine; a version whose defaults are others speaks another version of the messages.

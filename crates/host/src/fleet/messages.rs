@@ -7,6 +7,7 @@
 use std::io::{ErrorKind, Read, Write};
 
 use super::observer::Observation;
+use super::plan::{PlanRequest, ProbeOrder, Probed};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,8 @@ pub enum FromNode {
     Health(Health),
     /// What its nodes saw of sampled datagrams of the feed, [`OBSERVED_MAX`] at most.
     Observed(Observed),
+    /// What it heard of the probes of others.
+    Probed(Probed),
     /// What an operator wants done.
     Operate(Operation),
 }
@@ -96,6 +99,8 @@ pub struct Health {
     pub quarantined: bool,
     /// Alarms that stand on its machine, a line each.
     pub alarms: Vec<String>,
+    /// It takes orders to probe others.
+    pub probes: bool,
 }
 
 /// What an operator wants done; each is a command of the log that names who asked.
@@ -120,6 +125,10 @@ pub enum Operation {
         /// Names of those that come, in the same order; empty: whoever answers soonest.
         by: Vec<String>,
     },
+    /// Measure the pool, say which trees there could be, and perhaps have the best one.
+    Plan(PlanRequest),
+    /// What the last plan came to.
+    LastPlan,
     /// Have a root lead.
     Lead {
         /// Its name.
@@ -155,6 +164,8 @@ pub enum FromRoot {
     Keys(Keys),
     /// Another clock is to be followed from now on.
     Reference(Followed),
+    /// It is to send probes to others and to time theirs.
+    Probe(ProbeOrder),
     /// It is to end its sessions and stop.
     Drain,
     /// For an edge: those that take participants, least loaded first.

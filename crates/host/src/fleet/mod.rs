@@ -14,6 +14,7 @@ pub mod keys;
 pub mod messages;
 pub mod node;
 pub mod observer;
+pub mod plan;
 pub mod reference;
 pub mod server;
 pub mod subscriptions;

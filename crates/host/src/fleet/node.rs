@@ -25,6 +25,7 @@ use super::credentials::{Credentials, RootSecret, bytes_of};
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port, venue_digest};
 use super::keys::Own;
 use super::messages::{EdgeHint, FromRoot, Health, Keys};
+use super::plan::agent::Prober;
 use super::server::{Server, Venue};
 use super::subscriptions;
 use super::traces::{Sampled, Traces};
@@ -134,9 +135,11 @@ pub fn run(
     let (health, over) = (Mutex::new(None::<Health>), AtomicBool::new(false));
     let trouble = Mutex::new(String::new());
     let (sender, messages) = channel();
+    let (prober, probing) = Prober::new(file, (number, entry), handle.clock)?;
     thread::scope(|scope| {
         let (machine, told, over, handle, health) = (&machine, &told, &over, &handle, &health);
-        let (trouble, sampled) = (&trouble, &*machine.sampled);
+        let (trouble, sampled, prober) = (&trouble, &*machine.sampled, &prober);
+        scope.spawn(move || prober.run(probing, over));
         scope.spawn(move || machine.alarms.tell(over, told));
         scope.spawn(move || machine.jump_when_told(handle, over));
         clock.run(scope, over);
@@ -145,7 +148,7 @@ pub fn run(
             stop.store(true, Ordering::Relaxed);
             outcome
         };
-        let mut connected = Connection { clock: handle, health, trouble, sender, sampled };
+        let mut connected = Connection { clock: handle, health, trouble, sender, sampled, prober };
         let kept = scope.spawn(move || ended(identity.keep(stop, &mut connected)));
         let root = entry
             .keeps_log()
@@ -349,6 +352,7 @@ impl Machine<'_> {
             });
             scope.spawn(move || traces.map_or(Ok(()), Traces::pass_on));
             scope.spawn(move || server.watch(over));
+            scope.spawn(move || server.keep_planned(over));
             // Gateways are on machines of their own: what is asked of them is not to be had here.
             scope.spawn(move || admin.serve(&self.config, steered, Vec::new(), over));
             scope.spawn(move || actions.iter().for_each(|line| told(&line)));

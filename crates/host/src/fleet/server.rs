@@ -36,6 +36,7 @@ use crate::replica::line::RootLine;
 
 mod learners;
 mod operations;
+mod planning;
 mod status;
 
 /// How often a replica is looked at.
@@ -168,6 +169,7 @@ pub struct Server {
     references: Mutex<References>,
     observer: Mutex<Observed>,
     learners: Mutex<learners::Learners>,
+    planning: planning::Planning,
 }
 
 /// What machines have seen while this replica leads.
@@ -221,6 +223,7 @@ impl Server {
             references: Mutex::default(),
             observer: Mutex::default(),
             learners: Mutex::default(),
+            planning: planning::Planning::default(),
         }
     }
 
@@ -548,7 +551,7 @@ impl Server {
         let (number, mut followed) = (u32::from(caller.number), Followed::default());
         let node = self.venue.file.numbered(caller.number);
         let is_edge = node.is_some_and(|node| node.is(NodeRole::Edge));
-        let mut edges_at = Instant::now();
+        let (mut edges_at, mut probing) = (Instant::now(), 0);
         while !stop.load(Ordering::Relaxed) {
             match reader.next::<FromNode>(sealed)? {
                 Some(FromNode::Health(health)) if admitted.is_some() => {
@@ -562,6 +565,9 @@ impl Server {
                 }
                 Some(FromNode::Observed(seen)) if admitted.is_some() => {
                     self.take_observed(caller.number, &seen);
+                }
+                Some(FromNode::Probed(probed)) if admitted.is_some() => {
+                    self.planning.hear(caller.number, probed);
                 }
                 Some(FromNode::Operate(operation)) if caller.number == 0 => {
                     let answer = match self.operate(&operation) {
@@ -598,6 +604,9 @@ impl Server {
             if reference != followed {
                 write(sealed, &FromRoot::Reference(reference))?;
                 followed = reference;
+            }
+            if let Some(order) = self.planning.order(caller.number, &mut probing) {
+                write(sealed, &FromRoot::Probe(order))?;
             }
             if is_edge && edges_at.elapsed() >= subscriptions::EVERY {
                 edges_at = Instant::now();

@@ -11,6 +11,7 @@ mod faults;
 mod floor;
 mod measure;
 mod participants;
+mod plans;
 mod service;
 mod site;
 
@@ -128,6 +129,8 @@ pub struct CloudArgs {
 pub enum What {
     /// Each fault many times, and what it cost participants
     Drill(DrillArgs),
+    /// Trees planned while participants trade, with slow machines and without
+    Plan(plans::PlanArgs),
 }
 
 /// Quantiles of values in ns.
@@ -184,6 +187,7 @@ struct Report {
 pub fn run(args: &CloudArgs) -> Result<(), Failure> {
     match &args.what {
         Some(What::Drill(drill)) => drill::run(drill),
+        Some(What::Plan(plan)) => plans::run(plan),
         None => run_one(args),
     }
 }

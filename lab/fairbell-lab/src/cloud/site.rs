@@ -460,7 +460,19 @@ impl<'a> Site<'a> {
     /// # Errors
     /// Why it is not done.
     pub fn operate(&self, operation: &Operation) -> Result<serde_json::Value, Failure> {
-        let done = self.participants().enter(|| self.operator.operate(operation, PATIENCE));
+        self.operate_within(operation, PATIENCE)
+    }
+
+    /// The same of one that takes longer.
+    ///
+    /// # Errors
+    /// Why it is not done.
+    pub fn operate_within(
+        &self,
+        operation: &Operation,
+        patience: Duration,
+    ) -> Result<serde_json::Value, Failure> {
+        let done = self.participants().enter(|| self.operator.operate(operation, patience));
         Ok(done.map_err(io)??.1)
     }
 

@@ -47,6 +47,8 @@ impl Server {
                 "all nodes are given other keys".to_string()
             }
             Operation::Replace { nodes, by } => self.replace(nodes, by)?,
+            Operation::Plan(request) => return self.plan(request).map(|plan| Server::told(&plan)),
+            Operation::LastPlan => return self.last_plan().map(|plan| Server::told(&plan)),
             Operation::Lead { node } => {
                 let to = self.hand_over(node)?;
                 let data = json!({ "leader": to });
@@ -66,7 +68,7 @@ impl Server {
     }
 
     /// The overlay node of a proxy's machine.
-    fn proxy(&self, name: &str) -> Result<NodeId, (String, bool)> {
+    pub(super) fn proxy(&self, name: &str) -> Result<NodeId, (String, bool)> {
         let (number, _) = self.venue.file.node(name).map_err(|why| (why.to_string(), false))?;
         let mut here = self.venue.overlay.iter().filter(|(_, machine, _)| *machine == number);
         let proxy = here.find(|(.., port)| *port == Port::Proxy).map(|(id, ..)| *id);

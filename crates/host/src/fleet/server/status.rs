@@ -29,7 +29,7 @@ struct AccountOrders {
 impl Server {
     /// Fairness of the last ten seconds, within a microsecond and twice what the clocks leave
     /// open.
-    fn fairness(&self) -> Fairness {
+    pub(super) fn fairness(&self) -> Fairness {
         let mut bounds: Vec<u64> = {
             let heard = lock(&self.heard);
             let kept = heard.values().filter(|one| !one.health.quarantined);
@@ -167,6 +167,7 @@ impl Server {
         drop(heard);
         let fairness = self.fairness();
         lines.extend(self.fairness_lines(&fairness));
+        lines.extend(self.planned_line());
         let behind = fairness.behind_first.iter();
         let behind: BTreeMap<&str, &Spread> =
             behind.map(|(id, ns)| (self.machine(NodeId(*id)), ns)).collect();
