@@ -144,6 +144,9 @@ impl Engine {
             return ended;
         }
         if input.command.session_seq != 0 {
+            if input.source.gateway == GatewayId(0) && self.config.shards > 1 {
+                return self.directed(input, out);
+            }
             return self.apply_numbered(input, out);
         }
         self.dispatch(input, out)
@@ -201,6 +204,7 @@ impl Engine {
             CommandKind::DetachInstrument => self.detach(command, out),
             CommandKind::AttachInstrument => self.attach(command, out),
             CommandKind::SetNode => self.set_node(command),
+            CommandKind::Allot => self.allot(command),
             CommandKind::NewOrder
             | CommandKind::Cancel
             | CommandKind::Replace

@@ -1,9 +1,10 @@
 //! What an engine is made for: its instruments with their rules, its accounts and every capacity.
 
 use book::{BookConfig, Capacity};
-use types::limits::{ACCOUNTS_MAX, GATEWAYS_MAX, INSTRUMENTS_MAX, PRICE_MAX, QTY_MAX};
+use types::limits::{ACCOUNTS_MAX, GATEWAYS_MAX, INSTRUMENTS_MAX, PRICE_MAX, QTY_MAX, SHARDS_MAX};
 use types::{
-    Allocation, Digest, Instrument, LimitKind, Price, Qty, SelfTrade, ShardId, TickTable, Trigger,
+    AccountId, Allocation, Digest, Instrument, LimitKind, Price, Qty, SelfTrade, ShardId,
+    TickTable, Trigger,
 };
 
 /// Largest collar, in hundredths of a percent: a price may double or go to nothing.
@@ -148,6 +149,8 @@ pub struct Config {
     pub gateways_max: usize,
     /// Room of all books together.
     pub book: Capacity,
+    /// Shards of the venue; with more than one this shard has a part of the limits that span them.
+    pub shards: u16,
     /// Limits of accounts for which none was set.
     pub limits: Limits,
     /// Self-trade group by account less one; accounts beyond its end are their own group.
@@ -204,6 +207,7 @@ impl Config {
             accounts_max: ACCOUNTS_MAX,
             gateways_max: GATEWAYS_MAX,
             book: Capacity { orders: 1 << 18, levels: 1 << 16, stops: 1 << 12, pegs: 1 << 12 },
+            shards: 1,
             limits: Limits::NONE,
             groups: Vec::new(),
             self_trade: Vec::new(),
@@ -231,6 +235,14 @@ impl Config {
         (0..self.instruments.len()).map(|index| book(self.rules_of(index))).collect()
     }
 
+    /// The shard that owns the limits of an account.
+    ///
+    /// # Panics
+    /// For account 0, which is nobody.
+    pub fn home_of(&self, account: AccountId) -> ShardId {
+        ShardId((account.0 - 1) % self.shards.max(1))
+    }
+
     /// Says whether an engine can be made of it.
     ///
     /// # Errors
@@ -247,6 +259,11 @@ impl Config {
             if instrument.tick.0 < 1 || !self.rules_of(index).sound() {
                 return Err(ConfigError::InstrumentLimits(index));
             }
+        }
+        if !(1..=SHARDS_MAX).contains(&usize::from(self.shards))
+            || (self.shards > 1 && self.shard.0 >= self.shards)
+        {
+            return Err(ConfigError::Capacity("shards"));
         }
         let capacities = [
             ("accounts_max", self.accounts_max, ACCOUNTS_MAX),
@@ -286,6 +303,9 @@ impl Config {
         self.self_trade.iter().for_each(|&way| digest.fold(way as u64));
         digest.fold(u64::from(self.unique_cl_ord_id));
         digest.fold(self.trades_kept as u64);
+        if self.shards > 1 {
+            digest.fold(u64::from(self.shards));
+        }
         digest.0
     }
 }

@@ -76,7 +76,10 @@ impl Counters {
     }
 
     pub(crate) fn fold(&self, digest: &mut Digest) {
-        self.totals().for_each(|count| digest.fold(count));
+        // Nothing for what only a venue of several shards has: digests are as before there were any.
+        let shared = self.rejects(RejectReason::ShardAllotment);
+        let plain = self.totals().take(self.totals().count() - usize::from(shared == 0));
+        plain.for_each(|count| digest.fold(count));
         for instrument in &self.instruments {
             digest.fold(instrument.trades);
             digest.fold(instrument.volume);

@@ -21,6 +21,8 @@
 //! gateway 0 is believed: the root's ingress must never let such a datagram in.
 
 mod ahead;
+mod allot;
+mod allotter;
 mod apply;
 mod codec;
 mod config;
@@ -50,6 +52,8 @@ pub mod statement;
 mod terms;
 mod trades;
 
+pub use allot::Allotment;
+pub use allotter::{AllotNote, AllotSteps, Allotter};
 pub use apply::{Applied, Engine, RULES_VERSION};
 pub use codec::{SnapshotError, digest_of};
 pub use config::{COLLAR_MAX_BP, Config, ConfigError, InstrumentRules, Limits};
@@ -61,6 +65,9 @@ pub use replay::{
     PositionDigests, ReplayDigests, ReplayError, replay, replay_digests, replay_digests_from,
     replay_from,
 };
+#[doc(hidden)]
+pub use risk::AllotFault;
+pub use risk::{AllotTotals, AllotWant};
 pub use snapshot::SnapshotHeader;
 pub use sources::USER_REF_WINDOW;
 pub use state::{Position, Standing};

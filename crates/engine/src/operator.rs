@@ -15,7 +15,9 @@ impl Engine {
         let known = account.0 == 0 || self.accounts.exists(account);
         match LimitKind::from_code(command.param).filter(|_| known) {
             Some(kind) => {
-                self.risk.set_limit(account, kind, command.qty.0);
+                if !self.risk.set_shared(account, kind, command.qty.0, self.now.0) {
+                    self.risk.set_limit(account, kind, command.qty.0);
+                }
                 Applied::Done
             }
             None => Applied::Refused,

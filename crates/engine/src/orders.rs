@@ -85,7 +85,7 @@ impl Engine {
             return Err(RejectReason::DuplicateClOrdId);
         }
         let market_price = market.price();
-        self.risk.check(&Proposal {
+        self.risk.allow(&Proposal {
             account: command.account,
             slot,
             side: command.side,
@@ -131,7 +131,7 @@ impl Engine {
             return Err(RejectReason::DuplicateClOrdId);
         }
         let market_price = market.price();
-        self.risk.check(&Proposal {
+        self.risk.allow(&Proposal {
             account: command.account,
             slot,
             side: old.side(),
@@ -214,8 +214,9 @@ impl Engine {
         if self.risk.all_killed || self.risk.account(account).killed {
             return Err(RejectReason::Killed);
         }
-        if !self.risk.take_message(account, received_at(input)) {
-            return Err(RejectReason::MessageRate);
+        let at = received_at(input);
+        if !self.risk.take_message(account, at) {
+            return Err(self.risk.no_message(account, at));
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use crate::engine_events::open_price;
 use crate::output::{Feed, account_of};
 
 const MAGIC: &[u8; 8] = b"FBELSNAP";
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 /// Largest count a snapshot may hold: never reached, and far from overflow.
 pub(crate) const COUNT_MAX: u64 = 1 << 62;
 

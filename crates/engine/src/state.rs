@@ -32,7 +32,7 @@ pub struct Standing {
     pub open_orders: u32,
     /// Value of open orders and positions, in price units times lots.
     pub exposure: i128,
-    /// Its limits.
+    /// Its limits; of those that span shards the part that this shard may use.
     pub limits: Limits,
     /// Whether its kill switch is on.
     pub killed: bool,

@@ -86,5 +86,6 @@ pub(crate) fn reject_reason(of: RejectReason) -> &'static str {
         RejectReason::InvalidQuantityTerms => "invalid-quantity-terms",
         RejectReason::InvalidExpiry => "invalid-expiry",
         RejectReason::DuplicateOrder => "duplicate-order",
+        RejectReason::ShardAllotment => "shard-allotment",
     }
 }

@@ -102,6 +102,8 @@ pub enum SelfTrade {
 /// From [`CommandKind::StartOfDay`] on, commands come from the exchange itself (gateway 0) or its
 /// operators, except a participant's own [`CommandKind::MassCancel`] and
 /// [`CommandKind::SessionSlot`]; `cl_ord_id` then names the operator or schedule, for the record.
+/// In a venue of several shards a command for all of them has a number in `session_seq`, dense from
+/// 1: each shard carries it out once, in that order, and refuses one that comes too early.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable,
 )]
@@ -166,6 +168,9 @@ pub enum CommandKind {
     /// `orig_user_ref` the node's number from 1 (0: all, where the action says so). Changes no book
     /// and prints nothing.
     SetNode = 20,
+    /// Part of an account's limit moves between shards: see [`crate::AllotRecord`], which names the
+    /// fields. Changes no book and prints nothing.
+    Allot = 21,
 }
 
 /// What [`CommandKind::SetNode`] does.

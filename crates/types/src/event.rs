@@ -104,11 +104,14 @@ pub enum RejectReason {
     InvalidExpiry = 25,
     /// An order with this key is open.
     DuplicateOrder = 26,
+    /// The part of a limit that this shard may use is used up, though not the whole limit: more was
+    /// asked for, and the same order may pass a moment later under another number.
+    ShardAllotment = 27,
 }
 
 impl RejectReason {
     /// Every reason but [`RejectReason::None`], in order.
-    pub const ALL: [RejectReason; 26] = [
+    pub const ALL: [RejectReason; 27] = [
         RejectReason::UnknownInstrument,
         RejectReason::InvalidQuantity,
         RejectReason::InvalidPrice,
@@ -135,6 +138,7 @@ impl RejectReason {
         RejectReason::InvalidQuantityTerms,
         RejectReason::InvalidExpiry,
         RejectReason::DuplicateOrder,
+        RejectReason::ShardAllotment,
     ];
 }
 

@@ -6,6 +6,7 @@
 //! [`limits`].
 
 mod admission;
+mod allotment;
 mod command;
 mod digest;
 mod event;
@@ -23,6 +24,7 @@ mod time;
 mod value;
 
 pub use admission::{Admission, AdmissionConfig, Yields};
+pub use allotment::{AllotAction, AllotRecord};
 pub use command::{
     Command, CommandKind, INPUT_LATE, INPUT_T_IN_CAPPED, Input, NodeAction, ORDER_HIDDEN,
     ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderType, REFUSED_MASS_CANCEL, SESSION_RESET,

@@ -13,6 +13,8 @@ pub const INSTRUMENTS_MAX: usize = 4_096;
 pub const ACCOUNTS_MAX: usize = 4_096;
 /// Most gateways of one exchange.
 pub const GATEWAYS_MAX: usize = 8_192;
+/// Most shards of one exchange.
+pub const SHARDS_MAX: usize = 16;
 
 /// Largest datagram we ever build or accept: fits a 1500-byte Ethernet frame with IPv4 and UDP.
 pub const DATAGRAM_MAX: usize = 1_472;

@@ -91,6 +91,16 @@ impl LimitKind {
         LimitKind::FatFinger,
     ];
 
+    /// Kinds that are sums over instruments: in a venue of several shards each shard has a part of
+    /// them. The others are of one order or one instrument, and each shard knows all that it needs.
+    pub const SHARED: [LimitKind; 3] =
+        [LimitKind::OpenOrders, LimitKind::Credit, LimitKind::MessageRate];
+
+    /// Place of the kind in [`LimitKind::SHARED`]; `None` for one that is not there.
+    pub fn shared(self) -> Option<usize> {
+        LimitKind::SHARED.iter().position(|kind| *kind == self)
+    }
+
     /// The kind with this number.
     pub fn from_code(code: u8) -> Option<LimitKind> {
         LimitKind::ALL.get(usize::from(code)).copied()

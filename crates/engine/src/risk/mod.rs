@@ -13,14 +13,18 @@
 //! - *Message rate*: a bucket of one second's messages that refills with `t_in` (that of an input
 //!   whose `t_in` was capped counts as engine time). Cancels take from it but are never refused.
 
+mod allotments;
 mod ids;
 mod rows;
 
+pub(crate) use allotments::Directive;
+pub use allotments::{AllotFault, AllotTotals, AllotWant};
 pub(crate) use ids::OpenIds;
 pub(crate) use rows::{Row, Rows};
 
 use types::{AccountId, Digest, LimitKind, Price, RejectReason, SelfTrade, Side, limits::QTY_MAX};
 
+use self::allotments::Allotments;
 use crate::codec::{Reader, SnapshotError, Writer};
 use crate::config::{Config, Limits, ORDERS_MAX};
 
@@ -91,6 +95,8 @@ pub(crate) struct Risk {
     pub(crate) rows: Rows,
     pub(crate) defaults: Limits,
     pub(crate) all_killed: bool,
+    /// Parts of limits that span shards; `None` in a venue of one shard.
+    shared: Option<Allotments>,
 }
 
 impl Risk {
@@ -105,12 +111,15 @@ impl Risk {
             killed: false,
             own: 0,
         };
-        Risk {
+        let mut risk = Risk {
             accounts: (0..config.accounts_max).map(account).collect(),
             rows: Rows::new(config.accounts_max, config.instruments.len()),
             defaults: config.limits,
             all_killed: false,
-        }
+            shared: Allotments::new(config),
+        };
+        risk.share_out();
+        risk
     }
 
     /// An account that exists.
@@ -284,6 +293,9 @@ impl Risk {
                 row.words().into_iter().for_each(|word| digest.fold(word));
             }
         }
+        if let Some(shared) = &self.shared {
+            shared.fold(digest);
+        }
     }
 
     /// What does not follow from the open orders.
@@ -303,6 +315,9 @@ impl Risk {
                 out.u32(slot as u32);
                 row.write(out);
             }
+        }
+        if let Some(shared) = &self.shared {
+            shared.write(out);
         }
     }
 
@@ -330,7 +345,10 @@ impl Risk {
                 self.hold(account, slot, bytes)?;
             }
         }
-        Ok(())
+        if let Some(shared) = &mut self.shared {
+            shared.read(bytes)?;
+        }
+        if self.parts_fit() { Ok(()) } else { Err(bytes.damaged()) }
     }
 
     /// Takes up a position that was written.

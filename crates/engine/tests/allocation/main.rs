@@ -7,7 +7,7 @@ use counting::allocations;
 use engine::{Applied, Config, Engine, Limits, Output};
 use types::{
     AccountId, CancelReason, Command, CommandKind, ExecutionReport, GatewayId, Incarnation, Input,
-    Instrument, InstrumentId, LimitKind, Nanos, OrderType, Price, Qty, Seq, Side, Source,
+    Instrument, InstrumentId, LimitKind, Nanos, OrderType, Price, Qty, Seq, ShardId, Side, Source,
     SplitMix64, Symbol, TimeInForce, UserRefNum,
 };
 
@@ -16,7 +16,8 @@ static ALLOCATOR: counting::Counting = counting::Counting;
 
 const ACCOUNTS: u64 = 4;
 
-fn engine() -> Engine {
+/// The only shard, or the second of several.
+fn engine(shards: u16) -> Engine {
     let instrument = Instrument {
         id: InstrumentId(1),
         symbol: Symbol::new("ONE").expect("a valid symbol"),
@@ -32,6 +33,8 @@ fn engine() -> Engine {
         book: Capacity { orders: 2_000, levels: 300, stops: 100, pegs: 100 },
         limits,
         unique_cl_ord_id: true,
+        shard: ShardId(shards.min(2) - 1),
+        shards,
         ..Config::new(vec![instrument])
     })
 }
@@ -94,19 +97,27 @@ impl Traffic {
 
 #[test]
 fn a_warm_engine_allocates_nothing() {
-    let mut engine = engine();
+    allocates_nothing(1);
+    allocates_nothing(3);
+}
+
+fn allocates_nothing(shards: u16) {
+    let mut engine = engine(shards);
+    let shard = engine.config().shard;
     let mut out = Output::default();
     let user_refs = [0; ACCOUNTS as usize];
     let mut traffic = Traffic { rng: SplitMix64::new(7), inputs: 0, sent: 0, user_refs };
     for kind in [CommandKind::StartOfDay, CommandKind::GrantIncarnation] {
         let gateway = GatewayId(u16::from(kind == CommandKind::GrantIncarnation));
-        let source = Source { gateway, ..Source::default() };
+        let source = Source { gateway, shard, ..Source::default() };
         let (seq, t, command) = (Seq(0), Nanos(0), Command::new(kind));
         engine.apply(&Input { seq, t_in: t, t_seq: t, source, flags: 0, command }, &mut out);
     }
     let mut step = |engine: &mut Engine, out: &mut Output| {
         out.clear();
-        engine.apply(&traffic.next_input(), out)
+        let mut input = traffic.next_input();
+        input.source.shard = shard;
+        engine.apply(&input, out)
     };
     for _ in 0..50_000 {
         step(&mut engine, &mut out);

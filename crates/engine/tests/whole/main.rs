@@ -1,6 +1,7 @@
 //! The engine beyond matching: phases, limits, operators, snapshots, shards, and what a log amounts
 //! to. Random flows of everything are held against plain models; single rules have their own cases.
 
+mod allotments;
 mod bench;
 mod expiry;
 mod flow;

@@ -22,7 +22,7 @@ const INPUTS: usize = 300;
 struct Seen {
     kinds: [u64; 12],
     cancels: [u64; 13],
-    rejects: [u64; 27],
+    rejects: [u64; 28],
     crosses: u64,
     hidden: u64,
     broken: u64,
@@ -55,6 +55,7 @@ fn everything_at_once_keeps_every_book_in_step() {
         RejectReason::PriceTooHigh,
         RejectReason::InvalidStopPrice,
         RejectReason::DuplicateOrder,
+        RejectReason::ShardAllotment,
     ]
     .map(|reason| reason as usize);
     let rejects = seen.rejects.iter().enumerate().filter(|(at, _)| !never.contains(at));

@@ -373,6 +373,7 @@ pub fn order_reject_reason(version: Version, reason: RejectReason) -> u8 {
         | RejectReason::PositionLimit
         | RejectReason::CreditLimit
         | RejectReason::MessageRate
+        | RejectReason::ShardAllotment
         | RejectReason::PriceCollar
         | RejectReason::FatFinger => 3,
         RejectReason::UnknownOrder => 5,
@@ -452,6 +453,7 @@ pub fn reject_text(reason: RejectReason) -> &'static str {
         RejectReason::InvalidQuantityTerms => "Invalid MinQty or displayed quantity",
         RejectReason::InvalidExpiry => "Invalid expiry",
         RejectReason::DuplicateOrder => "Order number in use",
+        RejectReason::ShardAllotment => "Share of a limit used up here, try again",
     }
 }
 

@@ -102,6 +102,7 @@ const REJECTS: [(RejectReason, u16); RejectReason::ALL.len()] = [
     (RejectReason::InvalidQuantityTerms, 0x460A),
     (RejectReason::InvalidExpiry, 0x460B),
     (RejectReason::DuplicateOrder, 0x460C),
+    (RejectReason::ShardAllotment, 0x460D),
 ];
 
 /// What a reject code means; `None` for codes this exchange does not send.
