@@ -123,7 +123,7 @@ pub struct LedgerCounts {
 
 /// Number of reject reasons, `None` included.
 pub const REASONS: usize = RejectReason::ALL.len() + 1;
-const _: () = assert!(RejectReason::DuplicateOrder as usize + 1 == REASONS);
+const _: () = assert!(RejectReason::ShardAllotment as usize + 1 == REASONS);
 
 impl LedgerCounts {
     /// Requests without any answer.
