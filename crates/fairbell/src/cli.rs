@@ -40,7 +40,7 @@ pub enum Command {
     Node(crate::node::NodeArgs),
     /// Make a venue of many machines, and steer it
     Cluster(crate::cluster::ClusterArgs),
-    /// Run one replica of an exchange's root
+    /// Mend the folder of a replica of the root that does not run
     Replica(crate::replica::ReplicaArgs),
     /// Play order load against any OUCH or FIX door and account for every answer
     Load(crate::load::LoadArgs),
@@ -93,7 +93,7 @@ const MOVED: &[&[&str]] = &[
     &["sim"],
 ];
 
-/// Says where a command is that this program had before.
+/// Says where a command is that this program had before, or what is there in place of it.
 ///
 /// # Errors
 /// The new line to type.
@@ -102,6 +102,10 @@ pub fn refuse_moved(args: &[OsString]) -> Result<(), Failure> {
     let moved = |name: &&&[&str]| {
         name.len() <= words.len() && words.iter().zip(**name).all(|(a, b)| a == b)
     };
+    let what = words.get(1).map(|word| &word[..]);
+    if words.first().is_some_and(|word| word == "replica") && what != Some("recover") {
+        return Err(Failure::Usage(crate::replica::MOVED.to_string()));
+    }
     match MOVED.iter().find(moved) {
         None => Ok(()),
         Some(name) => Err(Failure::Usage(format!(
@@ -222,9 +226,13 @@ mod tests {
             let why = run(&line).expect_err(&line).to_string();
             assert!(why.ends_with(&format!("fairbell-lab {} --help", name.join(" "))), "{why}");
         }
-        // Control: its neighbours are here.
-        for line in ["fairbell check --help", "fairbell clock --help", "fairbell log --help"] {
-            assert_eq!(run(line), Ok(()), "{line}");
+        let failure = run("fairbell replica --cluster cluster.json --id 1 --dir 1").unwrap_err();
+        assert!(failure.to_string().contains("`fairbell node"), "{failure}");
+        assert_eq!(failure.exit_code(), 2);
+        // Control: their neighbours are here.
+        let here = ["check", "clock", "log", "replica recover"];
+        for line in here.map(|name| format!("fairbell {name} --help")) {
+            assert_eq!(run(&line), Ok(()), "{line}");
         }
     }
 }

@@ -20,6 +20,8 @@ mod upgrade;
 
 /// How long the roots may take to do something.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one root may take to say how it stands.
+const ROOT_PATIENCE: Duration = Duration::from_secs(1);
 /// What a new venue's settings begin with.
 const HEAD: &str =
     "# Settings of the venue, the same on every machine. fairbell.toml explains every key.\n";
@@ -51,6 +53,8 @@ pub enum What {
     Doctor(DoctorArgs),
     /// How all nodes are
     Status(StatusArgs),
+    /// How each root stands, asked of itself: also when none leads
+    Roots(StatusArgs),
     /// Have a root lead, while trading goes on
     Lead(LeadArgs),
     /// Have a node end its sessions and stop
@@ -153,7 +157,7 @@ pub struct DoctorArgs {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     fairbell cluster status\n  \
-    fairbell cluster status --json --cluster /etc/fairbell/cluster.toml")]
+    fairbell cluster roots --json --cluster /etc/fairbell/cluster.toml")]
 pub struct StatusArgs {
     /// For machines
     #[arg(long)]
@@ -251,6 +255,7 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
             }
             Ok(())
         }
+        What::Roots(args) => roots(args),
         What::Lead(args) => tell(operate(&args.at, &Operation::Lead { node: args.node.clone() })?),
         What::Drain(args) => {
             let (node, on) = (args.node.clone(), !args.undo);
@@ -277,6 +282,53 @@ fn tell((text, _): (String, serde_json::Value)) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Says how each root stands.
+///
+/// # Errors
+/// One that is in the group, as far as the others know, does not answer.
+fn roots(args: &StatusArgs) -> Result<(), Failure> {
+    let file = ClusterFile::read(&args.at.cluster)?;
+    let operator = operator(&file)?;
+    let ask = |(number, (_, node)): (u8, (u16, &NodeEntry))| {
+        (number, node.name.clone(), operator.replica(number, ROOT_PATIENCE))
+    };
+    let asked: Vec<_> = (1..).zip(file.replicated()).map(ask).collect();
+    let newest = asked.iter().filter_map(|(.., told)| told.as_ref().ok());
+    let newest = newest.max_by_key(|status| status.changes).map(|status| &status.members);
+    let founders = file.of(NodeRole::Root).count();
+    // Those in reserve need not run, and those that were removed can't.
+    let due = |number: u8| {
+        newest.map_or(usize::from(number) <= founders, |members| members.contains(&number))
+    };
+    let (mut rows, mut silent) = (Vec::new(), Vec::new());
+    for (number, name, told) in &asked {
+        let text = match told {
+            Ok(status) => status.to_string(),
+            Err(why) if due(*number) => {
+                silent.push(&name[..]);
+                format!("replica {number} does not answer: {why}")
+            }
+            Err(_) => format!("replica {number} is not in the group, and does not answer"),
+        };
+        match args.json {
+            true => rows.push(serde_json::json!({ "node": name, "status": told.as_ref().ok() })),
+            false => println!("{name:<16} {text}"),
+        }
+    }
+    if args.json {
+        println!("{}", serde_json::Value::from(rows));
+    }
+    match silent.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Run(format!("no answer from {}", silent.join(", ")))),
+    }
+}
+
+fn operator(file: &ClusterFile) -> Result<Identity, Failure> {
+    let own = Credentials::read(file, &Credentials::folder(file, OPERATOR), OPERATOR)?;
+    Identity::new(file, &file.venue()?, own, (OPERATOR, 0))
+}
+
 fn operate(at: &At, operation: &Operation) -> Result<(String, serde_json::Value), Failure> {
     operate_within(at, operation, PATIENCE)
 }
@@ -287,8 +339,7 @@ fn operate_within(
     patience: Duration,
 ) -> Result<(String, serde_json::Value), Failure> {
     let file = ClusterFile::read(&at.cluster)?;
-    let own = Credentials::read(&file, &Credentials::folder(&file, OPERATOR), OPERATOR)?;
-    Identity::new(&file, &file.venue()?, own, (OPERATOR, 0))?.operate(operation, patience)
+    operator(&file)?.operate(operation, patience)
 }
 
 fn init(args: &InitArgs) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! `fairbell node`: one machine of a venue, as `cluster.toml` has it.
 
+use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -38,6 +39,12 @@ pub struct NodeArgs {
     /// its folder
     #[arg(long)]
     pub traces: bool,
+    /// On trial: the streams of root N are reached at this address
+    #[arg(long = "link", value_name = "N=ADDRESS", value_parser = link, hide = true)]
+    pub links: Vec<(u8, SocketAddrV4)>,
+    /// On trial: places at a root's doors go to the first who come
+    #[arg(long, hide = true)]
+    pub first_come: bool,
     /// On trial: the free-running clock is ahead by so much, us
     #[arg(long, value_name = "US", default_value_t = 0, allow_hyphen_values = true, hide = true)]
     pub virtual_offset_us: i64,
@@ -51,6 +58,12 @@ pub struct NodeArgs {
     /// On trial: it jumps ahead by so much at each SIGUSR1, us
     #[arg(long, value_name = "US", hide = true)]
     pub virtual_jump_us: Option<u64>,
+}
+
+fn link(text: &str) -> Result<(u8, SocketAddrV4), String> {
+    let (number, at) = text.split_once('=').ok_or("N=ADDRESS is needed")?;
+    let number = number.parse().map_err(|error| format!("{number}: {error}"))?;
+    Ok((number, at.parse().map_err(|error| format!("{at}: {error}"))?))
 }
 
 /// Runs a machine.
@@ -80,6 +93,8 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
             drift_ppb: args.virtual_drift_ppb,
         },
         jump,
+        links: args.links.clone(),
+        first_come: args.first_come,
         traces: args.traces,
         alarms: alarms.clone(),
     };

@@ -1,7 +1,8 @@
 //! The root as a group of replicas in the process of a host: each has a loop, a journal and its
-//! streams to the others, as a process of `fairbell replica` has.
+//! streams to the others, as a root of a venue on many machines has.
 //!
-//! The names of the group lie beside the journals, so that the next start goes on with them. When
+//! The names and keys of the group lie beside the journals, as those of any venue do (`cluster.toml`,
+//! `authority.pem`, `keys/`), so that the next start goes on with them; ports are others at each start. When
 //! a run has ended, the replicas' logs and states are compared, and their disks with the leader's
 //! log.
 
@@ -23,16 +24,25 @@ use types::NodeId;
 use crate::alarms::Alarms;
 use crate::config::Config;
 use crate::deployment::{TRACE_BATCH, TRACE_BATCHES, bind_tcp, bind_udp};
-use crate::failure::Failure;
+use crate::failure::{Failure, on};
+use crate::fleet::credentials::{self, Credentials, DAYS, KEYS, RootSecret};
+use crate::fleet::file::{ClusterFile, FIRST_PORT, NodeEntry, NodeRole, PORTS};
 use crate::replica::checkpoints::Begin;
+use crate::replica::claims;
 use crate::replica::cluster::Cluster;
 use crate::replica::line::RootLine;
 use crate::replica::node::{DiskInputs, Host, Sockets};
-use crate::replica::{certificates, claims};
 use crate::sockets::{io, v4};
 
 /// The names of the group, in the folder of its journals.
-const NAMES: &str = "cluster.json";
+const NAMES: &str = "cluster.toml";
+/// What an earlier version wrote instead.
+const OLD_NAMES: &str = "cluster.json";
+/// Its first line.
+const HEAD: &str =
+    "# The root's replicas of `fairbell up`; their ports are others at each start.\n";
+/// The name of every such venue.
+const VENUE: &str = "up";
 /// How long replicas may take to stand at the same input.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often that is looked at.
@@ -97,38 +107,29 @@ impl Group {
                 Some(first) => first,
                 None => (bind_udp(0, 0)?, bind_udp(0, 0)?),
             };
-            let tcp = || bind_tcp(Ipv4Addr::LOCALHOST, 0, 0);
-            sockets.push(Sockets { overlay, feed, link: tcp()?, status: tcp()? });
+            let link = bind_tcp(Ipv4Addr::LOCALHOST, 0, 0)?;
+            sockets.push(Sockets { overlay, feed, link });
         }
         let claims = bind_udp(0, 0)?;
-        let made = was_made(config).then(|| Cluster::read(&names(config))).transpose()?;
-        let begun = made.is_some();
-        let known = made.clone().map_or_else(|| Cluster::fresh(exchange, clock), Ok)?;
+        let begun = was_made(config);
+        let file = file(config, clock)?;
+        let keys = |node: &NodeEntry| Credentials::folder(&file, &node.name);
+        let secret = RootSecret::read(&names(config).with_file_name(KEYS))?.epoch(0)?;
         let mut places =
             sockets.iter().map(Sockets::place).collect::<Result<Vec<_>, _>>()?.into_iter();
-        let mut cluster = Cluster {
+        let cluster = Cluster {
             nodes: nodes.iter().map(|(node, at)| (node.0, *at)).collect(),
             replicas: places.by_ref().take(count).collect(),
             reserve: places.collect(),
             claims: vec![v4(claims.local_addr().map_err(io)?)?],
-            keys: names(config).with_file_name(certificates::FOLDER),
-            ..known
+            ..Cluster::of(&file, &[], secret, Path::new(""))?
         };
-        if let Some(made) = made.filter(|made| made.replicas.len() != count) {
-            let there = made.replicas.len();
-            return Err(Failure::Usage(format!(
-                "journal.replicas: the group in {} has {there} replicas, not {count}",
-                config.journal.dir
-            )));
-        }
         cluster.settle(exchange);
-        crate::files::folder(Path::new(&config.journal.dir))?;
-        certificates::issue(&mut cluster)?;
-        cluster.write(&names(config))?;
         let mut hosts = Vec::new();
-        for (sockets, number) in sockets.into_iter().zip(1..) {
+        for ((sockets, number), (_, node)) in sockets.into_iter().zip(1..).zip(file.replicated()) {
             let (id, dir) = (number as u8, folder(config, number));
-            hosts.push(Host::with(sockets, (config, &cluster), (id, &dir), clock, Begin::Inputs)?);
+            let own = Cluster { keys: keys(node), ..cluster.clone() };
+            hosts.push(Host::with(sockets, (config, &own), (id, &dir), clock, Begin::Inputs)?);
         }
         can_reach(config, &hosts)?;
         let inputs = hosts.iter().map(|host| host.recovered).max().unwrap_or(0);
@@ -196,6 +197,55 @@ impl Group {
         }
         Running { stops, threads }
     }
+}
+
+/// The names of the group: those in its folder, with places for as many in reserve as are wanted now, or
+/// new ones; and the keys of all its replicas.
+fn file(config: &Config, clock: Clock) -> Result<ClusterFile, Failure> {
+    let (path, journal) = (names(config), &config.journal);
+    let (count, reserve) = (journal.replicas as u16, journal.reserve as u16);
+    if path.with_file_name(OLD_NAMES).exists() {
+        return Err(Failure::Usage(format!(
+            "{}: {OLD_NAMES} is of an earlier version: finish with that version, or name another folder \
+             (journal.dir)",
+            journal.dir
+        )));
+    }
+    let node = |(role, word, number): (NodeRole, &str, u16)| NodeEntry {
+        port: Some(FIRST_PORT + PORTS * number),
+        ..NodeEntry::new(format!("{word}-{number}"), Ipv4Addr::LOCALHOST.to_string(), vec![role])
+    };
+    let roots = (1..=count).map(|number| (NodeRole::Root, "root", number));
+    let spares = (count + 1..=count + reserve).map(|number| (NodeRole::Reserve, "reserve", number));
+    let nodes = roots.chain(spares).map(node).collect();
+    let file = match was_made(config) {
+        true => {
+            let mut made = ClusterFile::read(&path)?;
+            let there = made.of(NodeRole::Root).count();
+            if there != usize::from(count) {
+                return Err(Failure::Usage(format!(
+                    "journal.replicas: the group in {} has {there} replicas, not {count}",
+                    journal.dir
+                )));
+            }
+            made.nodes = nodes;
+            made
+        }
+        false => ClusterFile::new(&path, VENUE, clock.now(), nodes)?,
+    };
+    crate::files::folder(Path::new(&journal.dir))?;
+    let text = HEAD.to_string() + &file.text()?;
+    crate::files::replace(&path, text.as_bytes()).map_err(|error| on(&path, error))?;
+    // They are the last that founding writes.
+    if RootSecret::read(&path.with_file_name(KEYS)).is_err() {
+        credentials::found(&file)?;
+    }
+    for (_, node) in file.replicated() {
+        if credentials::generation(&Credentials::folder(&file, &node.name))? == 0 {
+            credentials::issue(&file, &node.name, DAYS)?;
+        }
+    }
+    Ok(file)
 }
 
 /// Whether there are places for all who came into the group in earlier runs.
@@ -312,7 +362,7 @@ impl Leaders {
 
     /// The inputs on the disk of the replica that led last; for whoever replays them.
     pub fn on_disk(config: &Config, leader: u8) -> Result<DiskInputs, Failure> {
-        let group = Cluster::read(&names(config))?.group;
+        let group = ClusterFile::read(&names(config))?.id;
         DiskInputs::open(&folder(config, leader.into()), group)
     }
 }

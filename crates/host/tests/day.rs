@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use exchange::Role;
 use host::config::Config;
-use host::deployment::{clock, exchange_config};
-use host::replica::certificates;
+use host::deployment::clock;
+use host::fleet::credentials::{self, DAYS, RootSecret};
+use host::fleet::file::{ClusterFile, NodeEntry, NodeRole};
 use host::replica::checkpoints::Begin;
 use host::replica::cluster::Cluster;
 use host::replica::node::{Host, Sockets};
@@ -32,8 +33,8 @@ impl Drop for Scratch {
 
 fn sockets() -> Sockets {
     let udp = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
-    let tcp = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a TCP port");
-    Sockets { overlay: udp(), feed: udp(), link: tcp(), status: tcp() }
+    let link = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a TCP port");
+    Sockets { overlay: udp(), feed: udp(), link }
 }
 
 /// What is due by a calendar, and when after the start of the test, in seconds of which there are
@@ -104,14 +105,16 @@ fn a_lone_replica_opens_and_closes_its_day_by_its_calendar() {
     config.instruments.0[1].batch_ms = 1_000;
     let now = Clock::start(0).now();
     calendar(&mut config, now);
-    let exchange = exchange_config(&config, &clock(&config));
-    let fresh = Cluster::fresh(&exchange, clock(&config)).expect("names");
-    let mut cluster = Cluster {
+    let root = NodeEntry::new("root-1", "127.0.0.1", vec![NodeRole::Root]);
+    let file = ClusterFile::new(&scratch.0.join("cluster.toml"), "day", now, vec![root]);
+    let file = file.expect("a file");
+    credentials::found(&file).expect("an authority");
+    let keys = credentials::issue(&file, "root-1", DAYS).expect("certificates");
+    let secret = RootSecret::read(&keys).and_then(|secret| secret.epoch(0)).expect("a secret");
+    let cluster = Cluster {
         replicas: vec![sockets().place().expect("addresses")],
-        keys: scratch.0.join(certificates::FOLDER),
-        ..fresh
+        ..Cluster::of(&file, &[], secret, &keys).expect("a group")
     };
-    certificates::issue(&mut cluster).expect("certificates");
 
     let seen = life(&config, &cluster, &dir, PATIENCE);
     let phase = |phase: Phase| (CommandKind::SetPhase, phase as u8);

@@ -24,25 +24,25 @@ const VENUE: &str = "[overlay]\ndepth = 1\nfanout = 1\nreceivers = 2\nhedge = 0\
                      2\n\n[day]\nauctions = false\n";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The first of 48 ports that nobody has now and no other test of this process will: below those that
+/// The first of 96 ports that nobody has now and no other test of this process will: below those that
 /// the system gives away by itself.
 fn ports() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let own = (std::process::id() % 150) as u16;
     let free = |first: &u16| {
-        (*first..first + 48).all(|port| {
+        (*first..first + 96).all(|port| {
             let at = ("0.0.0.0", port);
             TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
         })
     };
     let candidates = (0..200).map(|_| {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        10_000 + (own * 64 + step * 64) % 12_800
+        10_000 + (own * 128 + step * 128) % 12_800
     });
     candidates.into_iter().find(free).expect("free ports")
 }
 
-/// A venue of one root and two edges, its files in a folder that goes with it.
+/// A venue, its files in a folder that goes with it.
 struct Venue {
     dir: PathBuf,
     file: ClusterFile,
@@ -57,6 +57,7 @@ struct Machine {
 }
 
 impl Venue {
+    /// One root and two edges.
     fn new(name: &str) -> Venue {
         let root = [("root-1", NodeRole::Root)];
         Venue::with(name, &root)
@@ -93,6 +94,8 @@ impl Venue {
             keys: Credentials::folder(&self.file, name),
             wrong: Wrong::default(),
             jump: None,
+            links: Vec::new(),
+            first_come: false,
             traces: false,
             alarms: Alarms::default(),
         }
@@ -114,12 +117,16 @@ impl Venue {
         self.start_with(self.file.clone(), name);
     }
 
-    fn operate(&self, operation: &Operation) -> serde_json::Value {
+    fn operator(&self) -> Identity {
         let own =
             Credentials::read(&self.file, &Credentials::folder(&self.file, OPERATOR), OPERATOR);
         let config = self.file.venue().expect("settings");
         let identity = Identity::new(&self.file, &config, own.expect("keys"), (OPERATOR, 0));
-        identity.expect("an identity").operate(operation, PATIENCE).expect("done").1
+        identity.expect("an identity")
+    }
+
+    fn operate(&self, operation: &Operation) -> serde_json::Value {
+        self.operator().operate(operation, PATIENCE).expect("done").1
     }
 
     fn is(&self, name: &str) -> String {
@@ -193,6 +200,30 @@ fn packet(of: &UdpSocket) -> Option<(std::net::SocketAddr, Vec<u8>)> {
     let mut bytes = [0; 2_048];
     let (len, from) = of.recv_from(&mut bytes).ok()?;
     Some((from, bytes[..len].to_vec()))
+}
+
+#[test]
+fn a_root_says_how_it_stands_while_none_leads() {
+    let (root, reserve) = (NodeRole::Root, NodeRole::Reserve);
+    let names = [("root-1", root), ("spare", reserve), ("root-2", root), ("root-3", root)];
+    let mut venue = Venue::with("roots", &names);
+    venue.start("root-1");
+    venue.start("spare");
+    let operator = venue.operator();
+    for replica in [1, 4] {
+        let status = operator.replica(replica, PATIENCE).expect("it answers");
+        assert_eq!((status.replica, status.leading), (replica, false));
+        assert_eq!(status.members, [1, 2, 3], "the one in reserve is none of them");
+    }
+    // What the one that leads does nobody does, and one that does not run says nothing.
+    let why = operator.operate(&Operation::Status, Duration::from_secs(1)).expect_err("none leads");
+    assert!(why.to_string().contains("no root did it"), "{why}");
+    assert!(operator.replica(2, Duration::from_millis(200)).is_err());
+    assert!(operator.replica(5, Duration::from_millis(200)).is_err(), "no such root");
+    venue.start("root-2");
+    venue.operate(&Operation::Status);
+    let leads = |replica| operator.replica(replica, PATIENCE).expect("it answers").leading;
+    assert!(leads(1) ^ leads(2));
 }
 
 #[test]

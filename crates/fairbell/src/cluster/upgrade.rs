@@ -119,7 +119,7 @@ pub fn run(args: &UpgradeArgs) -> Result<(), Failure> {
         let next = left.iter().position(|node| Some(&node.name[..]) != leads).unwrap_or(0);
         let node = left.remove(next);
         if Some(&node.name[..]) == leads {
-            hand_over(args, &file, &node.name)?;
+            hand_over(args, &file, &before, &node.name)?;
         }
         done += 1;
         let since = Instant::now();
@@ -145,10 +145,17 @@ pub fn run(args: &UpgradeArgs) -> Result<(), Failure> {
 }
 
 /// Has another root lead, where there is one.
-fn hand_over(args: &UpgradeArgs, file: &ClusterFile, name: &str) -> Result<(), Failure> {
-    let others = file.of(NodeRole::Root).filter(|(_, node)| node.name != name);
-    let Some((_, other)) = others.last() else { return Ok(()) };
-    operate(&args.at, &Operation::Lead { node: other.name.clone() }).map(drop)
+fn hand_over(
+    args: &UpgradeArgs,
+    file: &ClusterFile,
+    status: &Value,
+    name: &str,
+) -> Result<(), Failure> {
+    // Those that listen, are in reserve or were removed can't lead.
+    let votes = |(place, _): &(usize, _)| status["replicas"][*place]["is"] == "votes";
+    let voters = file.replicated().enumerate().filter(votes).map(|(_, (_, node))| &node.name);
+    let Some(other) = voters.filter(|other| *other != name).last() else { return Ok(()) };
+    operate(&args.at, &Operation::Lead { node: other.clone() }).map(drop)
 }
 
 fn restart(run: &str, node: &NodeEntry) -> Result<(), Failure> {

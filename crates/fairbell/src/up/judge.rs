@@ -4,8 +4,8 @@ use std::path::Path;
 
 use exchange::{Role, Root};
 use host::config::Config;
+use host::fleet::file::ClusterFile;
 use host::group::{Term, folder, names};
-use host::replica::cluster::Cluster;
 use host::replica::node::DiskInputs;
 use replication::{Membership, ReplicaId};
 use types::Input;
@@ -31,7 +31,7 @@ pub fn judge(
     let newest = (0..ended.len()).max_by_key(|place| ended.get(*place).and_then(leads));
     let led = newest.filter(|place| ended.get(*place).and_then(leads).is_some()).unwrap_or(led);
     report.leader = led as u8 + 1;
-    let group = Cluster::read(&names(config)).map(|cluster| cluster.group);
+    let group = ClusterFile::read(&names(config)).map(|file| file.id);
     let root = ended.get(led).and_then(|one| one.as_ref().ok()).and_then(Role::as_root);
     let leader = ended.get(led).and_then(|one| one.as_ref().ok()).and_then(Role::as_member);
     // Those in reserve hold nothing, and those that were removed what there was then.

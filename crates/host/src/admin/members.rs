@@ -83,8 +83,8 @@ fn add(line: &RootLine, replica: u8, until: Instant) -> Result<(), String> {
     let id = ReplicaId(replica);
     if !line.places().contains(&replica) {
         return Err(format!(
-            "replica {replica} has no place: name one in `reserve` of the cluster file of all \
-             processes, or set journal.reserve, and start them again one by one"
+            "replica {replica} has no place: give a node the role reserve in cluster.toml on all \
+             machines and start all of them again, or set journal.reserve of `fairbell up`"
         ));
     }
     steps(line, until, move |members| match members.get(id) {

@@ -20,6 +20,7 @@ use super::plan::Probed;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::replica::gate;
+use crate::replica::node::Status;
 use crate::sockets::connect_from;
 
 /// How long an address may not answer.
@@ -155,6 +156,26 @@ impl Identity {
             }
             replica = replica % self.replicas() + 1;
             std::thread::sleep(RETRY);
+        }
+    }
+
+    /// How a replica stands, from 1, whether it leads or not.
+    ///
+    /// # Errors
+    /// Why it does not answer within `patience`.
+    pub fn replica(&self, replica: u8, patience: Duration) -> Result<Status, Failure> {
+        let until = Instant::now() + patience;
+        loop {
+            match self.ask(replica, &Operation::Replica, until) {
+                Ok(Told::Answer(_, data)) => {
+                    return serde_json::from_value(data)
+                        .map_err(|error| Failure::Run(format!("root {replica}: {error}")));
+                }
+                Ok(Told::Refused(why)) => return Err(Failure::Run(why)),
+                Err(why) if Instant::now() >= until => return Err(why),
+                // Strangers may crowd its door.
+                Ok(Told::Elsewhere(_)) | Err(_) => std::thread::sleep(RETRY),
+            }
         }
     }
 

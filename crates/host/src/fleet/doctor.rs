@@ -85,11 +85,17 @@ impl Doctor {
     /// No such machine; the file itself was read before.
     pub fn look(&mut self, file: &ClusterFile, name: &str, keys: &Path) -> Result<(), Failure> {
         let (number, node) = file.node(name)?;
-        let [roots, learners] =
-            [NodeRole::Root, NodeRole::Learner].map(|role| file.of(role).count());
-        let mut found = format!("{} nodes, {roots} roots", file.nodes.len());
-        if learners > 0 {
-            found += &format!(", {learners} learners");
+        let counted = [
+            (NodeRole::Root, "roots"),
+            (NodeRole::Learner, "learners"),
+            (NodeRole::Reserve, "in reserve"),
+        ];
+        let mut found = format!("{} nodes", file.nodes.len());
+        for (role, word) in counted {
+            match file.of(role).count() {
+                0 => {}
+                count => found += &format!(", {count} {word}"),
+            }
         }
         self.say("cluster file", Verdict::Good, found);
         let config = file.venue().and_then(|config| {
@@ -152,7 +158,7 @@ impl Doctor {
         let (mut udp, mut tcp) = (vec![Port::Clock, Port::Probe], Vec::new());
         if node.keeps_log() {
             udp.extend([Port::Root, Port::Retransmission]);
-            tcp.extend([Port::Link, Port::Status, Port::Control]);
+            tcp.extend([Port::Link, Port::Control]);
         }
         if node.is(NodeRole::Proxy) || node.is(NodeRole::Standby) {
             udp.extend([Port::Proxy, Port::Claims]);

@@ -27,7 +27,7 @@ pub const NODES_MAX: usize = engine::NODES_MAX;
 /// Ports of a node behind its first one.
 pub const PORTS: u16 = 16;
 /// First port of nodes that name none.
-const FIRST_PORT: u16 = 7_000;
+pub const FIRST_PORT: u16 = 7_000;
 /// Groups of an edge that participants may subscribe to at most.
 const GROUPS_MAX: usize = 16;
 
@@ -39,6 +39,8 @@ pub enum NodeRole {
     Root,
     /// Keeps the roots' log without a vote: a copy elsewhere, which operators may let vote.
     Learner,
+    /// A root that is not in the group yet: `fairbell admin replicas` has it take another one's place.
+    Reserve,
     /// Passes market data down and orders up.
     Proxy,
     /// A proxy that stands by to take the place of another one.
@@ -53,14 +55,12 @@ pub enum NodeRole {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Port {
-    /// Overlay of a root, UDP.
+    /// Overlay of a root (also one in reserve), UDP.
     Root = 0,
     /// Retransmission of the feed, UDP.
     Retransmission = 1,
     /// Streams of other roots, TCP.
     Link = 2,
-    /// How a root stands, TCP.
-    Status = 3,
     /// Control connections, TCP.
     Control = 4,
     /// Where leaders say that they lead, UDP.
@@ -180,9 +180,9 @@ impl NodeEntry {
         self.roles.contains(&role)
     }
 
-    /// Whether it keeps the log, as roots and learners do.
+    /// Whether it keeps the log, as roots and learners do, and those in reserve once they are in the group.
     pub fn keeps_log(&self) -> bool {
-        self.is(NodeRole::Root) || self.is(NodeRole::Learner)
+        [NodeRole::Root, NodeRole::Learner, NodeRole::Reserve].iter().any(|role| self.is(*role))
     }
 
     /// The name or address that participants know it by.
@@ -346,6 +346,11 @@ impl ClusterFile {
                 let why = format!("{}: a root votes, and a learner does not", node.name);
                 return Err((key(at, "roles"), why));
             }
+            if node.is(NodeRole::Reserve) && (node.is(NodeRole::Root) || node.is(NodeRole::Learner))
+            {
+                let why = format!("{}: one in reserve is not in the group yet", node.name);
+                return Err((key(at, "roles"), why));
+            }
             if node.is(NodeRole::Snapshot) && !node.is(NodeRole::Edge) {
                 let why = format!("{}: a snapshot server stands beside an edge", node.name);
                 return Err((key(at, "roles"), why));
@@ -386,15 +391,18 @@ impl ClusterFile {
             places.insert((&node.address, port));
         }
         if self.of(NodeRole::Learner).count() > VOTERS_MAX {
-            return Err((
-                "node".to_string(),
-                format!("at most {VOTERS_MAX} with the role learner"),
-            ));
+            let why = format!("at most {VOTERS_MAX} with the role learner");
+            return Err(("node".to_string(), why));
+        }
+        if self.replicated().count() > usize::from(u8::MAX) {
+            let why = format!("at most {} with the roles root, learner and reserve", u8::MAX);
+            return Err(("node".to_string(), why));
         }
         match self.of(NodeRole::Root).count() {
-            1 | 3 | 5 => Ok(()),
+            1 | 3 | 5 | 7 | 9 => Ok(()),
             other => {
-                Err(("node".to_string(), format!("1, 3 or 5 with the role root, not {other}")))
+                let why = format!("1, 3, 5, 7 or 9 with the role root, not {other}");
+                Err(("node".to_string(), why))
             }
         }
     }
@@ -424,10 +432,11 @@ impl ClusterFile {
         self.nodes.get(usize::from(number).checked_sub(1)?)
     }
 
-    /// Nodes that keep the log and their numbers: roots, then learners, each in the order of the file.
-    /// In this order they are the group's replicas, from 1.
+    /// Nodes that keep the log and their numbers: roots, then learners, then those in reserve, each in the
+    /// order of the file. In this order they are the group's replicas, from 1.
     pub fn replicated(&self) -> impl Iterator<Item = (u16, &NodeEntry)> {
-        self.of(NodeRole::Root).chain(self.of(NodeRole::Learner))
+        let of = |role| self.of(role);
+        of(NodeRole::Root).chain(of(NodeRole::Learner)).chain(of(NodeRole::Reserve))
     }
 
     /// The number of a replica of the root, from 1, by that of its node.
@@ -500,7 +509,7 @@ impl ClusterFile {
         Ok(overlay)
     }
 
-    /// Places of the replicas with a role: of those that the group was made with, or of learners.
+    /// Places of the replicas with a role.
     ///
     /// # Errors
     /// Names without an address.
@@ -510,7 +519,6 @@ impl ClusterFile {
                 overlay: self.at(node, Port::Root)?,
                 feed: self.at(node, Port::Retransmission)?,
                 link: self.at(node, Port::Link)?,
-                status: self.at(node, Port::Status)?,
             })
         };
         self.of(role).map(place).collect()
@@ -532,7 +540,10 @@ impl ClusterFile {
     /// # Errors
     /// What is wrong with them.
     pub fn venue(&self) -> Result<Config, Failure> {
-        Ok(settled(crate::config::read(Some(&self.venue_path()))?, self.of(NodeRole::Root).count()))
+        let config = crate::config::read(Some(&self.venue_path()))?;
+        let mut config = settled(config, self.of(NodeRole::Root).count());
+        config.journal.reserve = self.of(NodeRole::Reserve).count() as u32;
+        Ok(config)
     }
 }
 
@@ -639,6 +650,25 @@ mod tests {
     }
 
     #[test]
+    fn replicas_in_reserve_are_numbered_behind_the_roots() {
+        let node = |name: &str, port, role| {
+            format!(
+                "\n[[node]]\nname = \"{name}\"\naddress = \"127.0.0.1\"\nport = {port}\nroles = \
+                 [\"{role}\"]\n"
+            )
+        };
+        let more = [("spare", 7200, "reserve"), ("root-2", 7300, "root"), ("root-3", 7400, "root")];
+        let more: String = more.iter().map(|(name, port, role)| node(name, port, role)).collect();
+        let file = parse(&format!("{GOOD}{more}")).expect("a good file");
+        let numbers = [1, 2, 3, 4, 5].map(|number| file.replica(number));
+        assert_eq!(numbers, [Some(1), None, Some(4), Some(2), Some(3)]);
+        let places = |role| file.replicas(role).expect("addresses");
+        let replicas = [places(NodeRole::Root), places(NodeRole::Reserve)].concat();
+        let ports: Vec<u16> = replicas.iter().map(|place| place.overlay.port()).collect();
+        assert_eq!(ports, [7_000, 7_300, 7_400, 7_200]);
+    }
+
+    #[test]
     fn what_is_wrong_is_told_with_file_and_key() {
         let proxy = |from: &str, to: &str| parse(&GOOD.replace(from, to));
         for (from, to, said) in [
@@ -648,11 +678,16 @@ mod tests {
             ("FB12345678", "FB1", "cluster.session: ten ASCII"),
             ("edge-1", "root-1", "node[1].name: root-1 is named twice"),
             ("edge-1", "edge 1", "node[1].name: 1 to 32 letters"),
-            ("[\"root\"]", "[\"proxy\"]", "node: 1, 3 or 5 with the role root, not 0"),
+            ("[\"root\"]", "[\"proxy\"]", "node: 1, 3, 5, 7 or 9 with the role root, not 0"),
             ("[\"root\"]", "[]", "node[0].roles: root-1 has none"),
+            (
+                "[\"root\"]",
+                "[\"root\", \"reserve\"]",
+                "node[0].roles: root-1: one in reserve is not in the group",
+            ),
             ("[\"edge\", \"proxy\"]", "[\"snapshot\"]", "node[1].roles: edge-1: a snapshot server"),
             ("[\"root\"]", "[\"root\", \"learner\"]", "node[0].roles: root-1: a root votes"),
-            ("[\"root\"]", "[\"learner\"]", "node: 1, 3 or 5 with the role root, not 0"),
+            ("[\"root\"]", "[\"learner\"]", "node: 1, 3, 5, 7 or 9 with the role root, not 0"),
             (
                 "[\"edge\", \"proxy\"]",
                 "[\"edge\", \"edge\"]",

@@ -109,6 +109,8 @@ pub struct Health {
 pub enum Operation {
     /// How everybody is.
     Status,
+    /// How the replica that is asked stands, whether it leads or not.
+    Replica,
     /// Refuse the present certificate of a node, and change all keys.
     Revoke {
         /// Its name.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use exchange::{FIX_DOOR, OUCH_DOOR, Role, SUBSCRIPTION_DOOR, Sealed};
+use exchange::{FIX_DOOR, OUCH_DOOR, Role, SUBSCRIPTION_DOOR, Sealed, Secret};
 use net::{Directory, LeaderEndpoint, Loop, LoopConfig, LoopHandle, job_channel};
 use overlay::sealed_link::{Fleet, SealedLink};
 use probe::Key;
@@ -38,6 +38,7 @@ use crate::journal::reader;
 use crate::replica::checkpoints::Begin;
 use crate::replica::claims;
 use crate::replica::cluster::Cluster;
+use crate::replica::gate::Limits;
 use crate::replica::line::RootLine;
 use crate::replica::node::{Host, Sockets};
 use crate::sockets::io;
@@ -74,6 +75,10 @@ pub struct NodeOptions {
     pub wrong: Wrong,
     /// On trial: set when that clock is to jump ahead by so much, us.
     pub jump: Option<(Arc<AtomicBool>, u64)>,
+    /// On trial: other roots, by number, whose streams are reached elsewhere than the file says.
+    pub links: Vec<(u8, SocketAddrV4)>,
+    /// On trial: places at a root's doors go to the first who come.
+    pub first_come: bool,
     /// Write each datagram's release to `traces.bin` in its folder.
     pub traces: bool,
     /// Its alarms, those of whatever else its process does among them.
@@ -239,28 +244,15 @@ impl Machine<'_> {
         }
     }
 
-    fn cluster(&self, secret: &[u8; 32]) -> Result<Cluster, Failure> {
-        let place = |number: u16, port| {
-            let node = self.file.numbered(number);
-            node.map(|node| self.file.at(node, port)).transpose()
-        };
-        let mut nodes = Vec::new();
-        for (id, number, port) in &self.overlay {
-            nodes.extend(place(*number, *port)?.map(|at| (id.0, at)));
+    fn cluster(&self, secret: Secret) -> Result<Cluster, Failure> {
+        let mut cluster = Cluster::of(self.file, &self.overlay, secret, &self.options.keys)?;
+        for (replica, through) in &self.options.links {
+            let mut places = cluster.replicas.iter_mut().chain(&mut cluster.reserve);
+            let place = usize::from(*replica).checked_sub(1).and_then(|place| places.nth(place));
+            let place = place.ok_or_else(|| Failure::Usage(format!("no root {replica}")))?;
+            place.link = *through;
         }
-        let claims = self.file.nodes.iter().map(|node| self.file.at(node, Port::Claims));
-        Ok(Cluster {
-            group: self.file.id,
-            session: self.file.session.clone(),
-            midnight_ns: self.file.midnight_ns,
-            secret: crate::tls::hex(secret),
-            nodes,
-            replicas: self.file.replicas(NodeRole::Root)?,
-            reserve: self.file.replicas(NodeRole::Learner)?,
-            claims: claims.collect::<Result<_, _>>()?,
-            authority: self.credentials.authority().to_string(),
-            keys: self.options.keys.clone(),
-        })
+        Ok(cluster)
     }
 
     /// Alarms that stand here, in a line each.
@@ -307,7 +299,7 @@ impl Machine<'_> {
         let id = self.file.replica(self.number);
         let id = id.ok_or_else(|| Failure::Run("no replica".to_string()))?;
         // The root seals with the first epoch's keys until it knows of a later one.
-        let cluster = self.cluster(&secret.epoch(0)?.0)?;
+        let cluster = self.cluster(secret.epoch(0)?)?;
         let venue = Venue {
             file: self.file.clone(),
             digest: venue_digest(self.file, &self.config)?,
@@ -322,21 +314,32 @@ impl Machine<'_> {
             overlay: self.bind(Port::Root)?,
             feed: self.bind(Port::Retransmission)?,
             link: self.listen(Port::Link)?,
-            status: self.listen(Port::Status)?,
         };
         let door = self.listen(Port::Control)?;
+        let limits = if self.options.first_come { Limits::FIRST_COME } else { Limits::FAIR };
         let tls = crate::replica::certificates::Credentials::read(&cluster, id)?.door()?;
         let which = (&self.config, &cluster);
         let mut host = Host::with(sockets, which, (id, &dir), clock.clock, Begin::Checkpoint)?;
         host.use_alarms(&self.alarms);
-        told(&format!("root replica {id}: {} inputs recovered", host.recovered));
+        if self.options.first_come {
+            told("strangers can keep others from its doors (--first-come)");
+            host.first_come();
+        }
+        told(&format!(
+            "root replica {id}: {} inputs recovered, {} of them by a checkpoint; {} files of its log are \
+             read from now on",
+            host.recovered,
+            host.restored,
+            host.unread()
+        ));
         let handle = host.handle();
         let line = RootLine::one_of(cluster.places().count() as u8, handle.clone());
         let claim = |place| cluster.claim_secret(place);
         let secrets = (0..self.file.nodes.len()).map(claim).collect::<Result<Vec<_>, _>>()?;
         let (admin, actions) = Door::open(&self.config, &self.options.dir, &self.alarms)?;
         let steered = (line.clone(), handle.clone());
-        let server = Server::new(venue, secret.clone(), secrets, line, self.alarms.clone());
+        let answers = (line, host.status());
+        let server = Server::new(venue, secret.clone(), secrets, answers, self.alarms.clone());
         let server = server.shutting(&host.shut);
         let traces = Traces::open(self.options, &self.sampled, host.event_loop())?;
         let recovered = host.root().map_or(0, |root| root.engine().nodes().key_epoch());
@@ -356,7 +359,7 @@ impl Machine<'_> {
             // Gateways are on machines of their own: what is asked of them is not to be had here.
             scope.spawn(move || admin.serve(&self.config, steered, Vec::new(), over));
             scope.spawn(move || actions.iter().for_each(|line| told(&line)));
-            let serving = scope.spawn(move || server.serve(id, &door, &tls, over));
+            let serving = scope.spawn(move || server.serve(id, (&door, limits), &tls, over));
             let number = self.number;
             scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
@@ -407,7 +410,7 @@ impl Machine<'_> {
         if stop.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let cluster = self.cluster(&[0; 32])?;
+        let cluster = self.cluster(Secret([0; 32]))?;
         let endpoint = cluster.leader()?;
         welcome.take(&endpoint);
         let directory = Arc::new(self.directory(&cluster, &endpoint)?);

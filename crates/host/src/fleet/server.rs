@@ -23,7 +23,7 @@ use super::credentials::{OPERATOR, RootSecret, named};
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port};
 use super::keys;
 use super::messages::{
-    EdgeHint, Followed, FromNode, FromRoot, Health, OBSERVED_MAX, Reader, VERSION, write,
+    EdgeHint, Followed, FromNode, FromRoot, Health, OBSERVED_MAX, Operation, Reader, VERSION, write,
 };
 use super::observer::Observer;
 use super::reference::References;
@@ -33,6 +33,7 @@ use crate::clock_agent::UNKNOWN_NS;
 use crate::failure::Failure;
 use crate::replica::gate::{self, Entrant, Gate, Limits};
 use crate::replica::line::RootLine;
+use crate::replica::node::StatusHandle;
 
 mod learners;
 mod operations;
@@ -55,6 +56,9 @@ const COMMIT: Duration = Duration::from_secs(3);
 const INPUTS_MAX: u64 = 4_096;
 /// Longest answer of a loop.
 const ANSWER: Duration = Duration::from_secs(1);
+
+/// Why a message of a kind that its sender has no use for is refused.
+const NOT_ITS_OWN: &str = "a message that is not its to send";
 
 /// What a venue's control connections are about.
 pub struct Venue {
@@ -161,6 +165,7 @@ pub struct Server {
     secret: RootSecret,
     claims: Vec<[u8; 32]>,
     root: RootLine,
+    replica: StatusHandle,
     alarms: Alarms,
     standing: Mutex<Arc<Standing>>,
     heard: Mutex<BTreeMap<u16, Heard>>,
@@ -203,12 +208,12 @@ struct Caller {
 }
 
 impl Server {
-    /// The door of the replica behind `root`. `claims`: secrets of claims by node, the first of number 1.
+    /// The door of the replica behind `root`, and for how it stands. `claims`: secrets of claims by node, the first of number 1.
     pub fn new(
         venue: Venue,
         secret: RootSecret,
         claims: Vec<[u8; 32]>,
-        root: RootLine,
+        (root, replica): (RootLine, StatusHandle),
         alarms: Alarms,
     ) -> Server {
         Server {
@@ -216,6 +221,7 @@ impl Server {
             secret,
             claims,
             root,
+            replica,
             alarms,
             standing: Mutex::default(),
             heard: Mutex::default(),
@@ -357,7 +363,7 @@ impl Server {
     pub fn serve(
         &self,
         replica: u8,
-        door: &TcpListener,
+        (door, limits): (&TcpListener, Limits),
         tls: &ServerTls,
         stop: &AtomicBool,
     ) -> Result<(), Failure> {
@@ -366,7 +372,7 @@ impl Server {
             .map(|at| IpAddr::V4(*at.ip()))
             .collect();
         let (key, own) = (self.secret.gate()?, replica.into());
-        let gate = Gate { key, own, known, limits: Limits::FAIR };
+        let gate = Gate { key, own, known, limits };
         let served = gate::serve(&gate, door, stop, |entrant| {
             // A connection that ends, by whatever, is opened again by the other side.
             let _ = self.converse(&entrant, tls, stop);
@@ -410,12 +416,12 @@ impl Server {
             Ok(greeted) => greeted,
             Err(why) => return self.refuse(&mut sealed, &caller.name, &why),
         };
+        if caller.number == 0 {
+            return self.hear_operator(&mut sealed, &mut reader, stop);
+        }
         let standing = self.standing();
         if standing.term == 0 {
             return write(&mut sealed, &FromRoot::Elsewhere { leader: standing.leader });
-        }
-        if caller.number == 0 {
-            return self.hear(&mut sealed, &mut reader, &caller, None, stop);
         }
         let admitted = match self.welcome(&mut sealed, &caller, boot)? {
             Ok(admitted) => admitted,
@@ -425,7 +431,7 @@ impl Server {
         };
         // How wrong its clock is it says with its health.
         lock(&self.references).hear(caller.number, follows, UNKNOWN_NS);
-        let left = self.hear(&mut sealed, &mut reader, &caller, Some(admitted), stop);
+        let left = self.hear(&mut sealed, &mut reader, &caller, admitted, stop);
         lock(&self.heard).remove(&caller.number);
         lock(&self.references).leave(caller.number);
         left
@@ -538,14 +544,35 @@ impl Server {
         keys::of(&self.venue, &self.secret, number, epoch, life)
     }
 
-    /// Goes on with a connection: hears how the node is, tells it what is new. `admitted`: none for an
-    /// operator.
+    /// Does what an operator asks for. How it stands each replica says; all else whoever leads does.
+    fn hear_operator(
+        &self,
+        sealed: &mut Sealed,
+        reader: &mut Reader,
+        stop: &AtomicBool,
+    ) -> std::io::Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            let Some(message) = reader.next::<FromNode>(sealed)? else { continue };
+            let FromNode::Operate(operation) = message else {
+                return self.refuse(sealed, OPERATOR, NOT_ITS_OWN);
+            };
+            let standing = self.standing();
+            if standing.term == 0 && operation != Operation::Replica {
+                return write(sealed, &FromRoot::Elsewhere { leader: standing.leader });
+            }
+            let answer = self.operate(&operation);
+            write(sealed, &answer.unwrap_or_else(|(why, again)| FromRoot::Refused { why, again }))?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with a node's connection: hears how it is, tells it what is new.
     fn hear(
         &self,
         sealed: &mut Sealed,
         reader: &mut Reader,
         caller: &Caller,
-        mut admitted: Option<Admitted>,
+        mut known: Admitted,
         stop: &AtomicBool,
     ) -> std::io::Result<()> {
         let (number, mut followed) = (u32::from(caller.number), Followed::default());
@@ -554,7 +581,7 @@ impl Server {
         let (mut edges_at, mut probing) = (Instant::now(), 0);
         while !stop.load(Ordering::Relaxed) {
             match reader.next::<FromNode>(sealed)? {
-                Some(FromNode::Health(health)) if admitted.is_some() => {
+                Some(FromNode::Health(health)) => {
                     self.tell_quarantine(&caller.name, &health);
                     let (follows, bound_ns) = (health.follows, health.clock_bound_ns);
                     lock(&self.references).hear(caller.number, follows, bound_ns);
@@ -563,29 +590,15 @@ impl Server {
                     let heard = Heard::now(health, caller.generation, last);
                     all.insert(caller.number, heard);
                 }
-                Some(FromNode::Observed(seen)) if admitted.is_some() => {
-                    self.take_observed(caller.number, &seen);
-                }
-                Some(FromNode::Probed(probed)) if admitted.is_some() => {
-                    self.planning.hear(caller.number, probed);
-                }
-                Some(FromNode::Operate(operation)) if caller.number == 0 => {
-                    let answer = match self.operate(&operation) {
-                        Ok(answer) => answer,
-                        Err((why, again)) => FromRoot::Refused { why, again },
-                    };
-                    write(sealed, &answer)?;
-                }
-                Some(_) => {
-                    return self.refuse(sealed, &caller.name, "a message that is not its to send");
-                }
+                Some(FromNode::Observed(seen)) => self.take_observed(caller.number, &seen),
+                Some(FromNode::Probed(probed)) => self.planning.hear(caller.number, probed),
+                Some(_) => return self.refuse(sealed, &caller.name, NOT_ITS_OWN),
                 None => {}
             }
             let standing = self.standing();
             if standing.term == 0 {
                 return write(sealed, &FromRoot::Elsewhere { leader: standing.leader });
             }
-            let Some(known) = &mut admitted else { continue };
             let node = standing.nodes.get(number);
             if caller.generation <= node.revoked {
                 return self.refuse(sealed, &caller.name, "its certificate was revoked");

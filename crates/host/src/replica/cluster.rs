@@ -1,20 +1,19 @@
-//! Who is where in a deployment whose root is a group of replicas: one file, the same on all
-//! machines.
+//! The group of replicas that an exchange's root is, as its processes have it: names, places and secret,
+//! made of `cluster.toml` and of what the roots keep for themselves.
 
 use std::net::{IpAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
 use exchange::{ExchangeConfig, Secret};
-use net::{Clock, Directory, LeaderEndpoint};
-use probe::{Key, entropy};
-use serde::{Deserialize, Serialize};
+use net::{Directory, LeaderEndpoint};
+use probe::Key;
 use types::{Nanos, NodeId};
 
-use super::certificates;
-use crate::failure::{Failure, on};
+use crate::failure::Failure;
+use crate::fleet::file::{ClusterFile, NodeRole, Port};
 
 /// Where one replica is.
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicaAddresses {
     /// Its overlay socket, UDP: where the root is while this one leads.
     pub overlay: SocketAddrV4,
@@ -22,94 +21,68 @@ pub struct ReplicaAddresses {
     pub feed: SocketAddrV4,
     /// Where other replicas connect, TCP.
     pub link: SocketAddrV4,
-    /// Where it says how it stands, TCP.
-    pub status: SocketAddrV4,
 }
 
-/// A deployment.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+/// A group, and where the other nodes are.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cluster {
-    /// Name of the group; another one for every deployment.
+    /// Name of the group; another one for every venue.
     pub group: u64,
     /// MoldUDP64 and SoupBinTCP session, ten characters.
     pub session: String,
     /// Midnight that ITCH and OUCH times count from, ns since 1970.
     pub midnight_ns: u64,
-    /// The deployment's secret, 64 hexadecimal digits. Whoever knows it may speak for a node; for a
-    /// replica only with that one's key, too. The key rings of all nodes follow from it, and keys of
-    /// sealed datagrams from these and from what each process draws when it starts.
-    pub secret: String,
+    /// What the key rings of all nodes follow from in the first key epoch, and the keys of claims and of
+    /// replicas' doors. Whoever knows it may speak for a node; for a replica only with that one's key, too.
+    /// Zeros where no replica is.
+    pub secret: Secret,
     /// Overlay sockets of all nodes but the root.
     pub nodes: Vec<(u16, SocketAddrV4)>,
     /// Places of the replicas that the group is made with; the first is number 1.
     pub replicas: Vec<ReplicaAddresses>,
     /// Places of those that may come later (`fairbell admin replicas`), numbered on from there.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reserve: Vec<ReplicaAddresses>,
     /// Where leaders say that they lead, UDP: one for every process with nodes.
     pub claims: Vec<SocketAddrV4>,
-    /// Certificate of the group's authority, PEM; empty until [`certificates::issue`] made one.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    /// Certificate of the venue's authority, PEM.
     pub authority: String,
-    /// Folder of the replicas' certificates and keys, beside the file.
-    #[serde(skip)]
+    /// Folder of the certificates and keys of the replicas that are here.
     pub keys: PathBuf,
 }
 
 impl Cluster {
-    /// A new group of this exchange, without places yet.
+    /// The group of a file; `overlay`: see [`ClusterFile::overlay`], none where those nodes are elsewhere
+    /// than the file says.
     ///
     /// # Errors
-    /// The system has no randomness.
-    pub fn fresh(exchange: &ExchangeConfig, clock: Clock) -> Result<Cluster, Failure> {
-        let random = entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
+    /// Names without an address; the authority's certificate can't be read.
+    pub fn of(
+        file: &ClusterFile,
+        overlay: &[(NodeId, u16, Port)],
+        secret: Secret,
+        keys: &Path,
+    ) -> Result<Cluster, Failure> {
+        let mut nodes = Vec::new();
+        for (id, number, port) in overlay {
+            let node = file.numbered(*number).map(|node| file.at(node, *port));
+            nodes.extend(node.transpose()?.map(|at| (id.0, at)));
+        }
+        let mut reserve = file.replicas(NodeRole::Learner)?;
+        reserve.extend(file.replicas(NodeRole::Reserve)?);
+        let claims = file.nodes.iter().map(|node| file.at(node, Port::Claims));
+        let authority = crate::tls::read(&file.authority_path().display().to_string())?;
         Ok(Cluster {
-            group: clock.now().0,
-            session: String::from_utf8_lossy(&exchange.session).into_owned(),
-            midnight_ns: exchange.midnight.0,
-            secret: random.iter().map(|byte| format!("{byte:02x}")).collect(),
-            nodes: Vec::new(),
-            replicas: Vec::new(),
-            reserve: Vec::new(),
-            claims: Vec::new(),
-            authority: String::new(),
-            keys: PathBuf::new(),
+            group: file.id,
+            session: file.session.clone(),
+            midnight_ns: file.midnight_ns,
+            secret,
+            nodes,
+            replicas: file.replicas(NodeRole::Root)?,
+            reserve,
+            claims: claims.collect::<Result<_, _>>()?,
+            authority: String::from_utf8_lossy(&authority).into_owned(),
+            keys: keys.to_path_buf(),
         })
-    }
-
-    /// Reads the file.
-    pub fn read(path: &Path) -> Result<Cluster, Failure> {
-        let text = std::fs::read_to_string(path).map_err(|error| on(path, error))?;
-        let mut cluster: Cluster = serde_json::from_str(&text).map_err(|error| on(path, error))?;
-        cluster.check().map_err(|why| on(path, why))?;
-        cluster.keys = path.with_file_name(certificates::FOLDER);
-        Ok(cluster)
-    }
-
-    /// Writes it, for its owner's eyes only: the secret is in it.
-    pub fn write(&self, path: &Path) -> Result<(), Failure> {
-        use std::io::Write as _;
-        use std::os::unix::fs::OpenOptionsExt as _;
-        let text = serde_json::to_string_pretty(self).map_err(|error| on(path, error))?;
-        let mut options = std::fs::OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
-        file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| on(path, error))
-    }
-
-    fn check(&self) -> Result<(), String> {
-        if self.session.len() != 10 || !self.session.is_ascii() {
-            return Err("session: ten ASCII characters".to_string());
-        }
-        if self.bytes().is_none() {
-            return Err("secret: 64 hexadecimal digits".to_string());
-        }
-        if self.replicas.len() + self.reserve.len() > usize::from(u8::MAX) {
-            return Err(format!("reserve: at most {} places with those of replicas", u8::MAX));
-        }
-        match self.replicas.len() {
-            1 | 3 | 5 | 7 | 9 => Ok(()),
-            other => Err(format!("replicas: 1, 3, 5, 7 or 9, not {other}")),
-        }
     }
 
     /// Places of all replicas that there are or may be, by number from 1.
@@ -127,25 +100,9 @@ impl Cluster {
         self.places().find(|(number, _)| *number == id).map(|(_, place)| place)
     }
 
-    fn bytes(&self) -> Option<[u8; 32]> {
-        let mut bytes = [0; 32];
-        if self.secret.len() != 2 * bytes.len() || !self.secret.is_ascii() {
-            return None;
-        }
-        for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
-            *byte = u8::from_str_radix(self.secret.get(at..at + 2)?, 16).ok()?;
-        }
-        Some(bytes)
-    }
-
-    /// The deployment's secret.
-    pub fn secret(&self) -> Secret {
-        Secret(self.bytes().unwrap_or([0; 32]))
-    }
-
     /// The key under which a purpose's messages are authenticated.
     pub fn key(&self, purpose: &[u8]) -> Result<Key, Failure> {
-        let key = Key::new(&self.secret().0).map_err(|error| Failure::Run(error.to_string()))?;
+        let key = Key::new(&self.secret.0).map_err(|error| Failure::Run(error.to_string()))?;
         Ok(key.derive(b"fairbell replicas ", &[purpose, &self.group.to_be_bytes()]))
     }
 
@@ -153,7 +110,7 @@ impl Cluster {
     /// shares with the replicas alone.
     ///
     /// # Errors
-    /// The secret is none.
+    /// Never for 32 bytes.
     pub fn claim_secret(&self, place: usize) -> Result<[u8; 32], Failure> {
         Ok(self.key(b"claims")?.tag(&[&(place as u64).to_le_bytes()]))
     }
@@ -161,7 +118,7 @@ impl Cluster {
     /// Where leaders say that they lead, and the key of that.
     ///
     /// # Errors
-    /// The secret is none.
+    /// Never for 32 bytes.
     pub fn claims_to(&self) -> Result<Vec<(SocketAddrV4, Key)>, Failure> {
         let one = |(place, at): (usize, &SocketAddrV4)| Ok((*at, self.claim_key(place)?));
         self.claims.iter().enumerate().map(one).collect()
@@ -170,7 +127,7 @@ impl Cluster {
     /// The key of [`Cluster::claim_secret`].
     ///
     /// # Errors
-    /// The secret is none.
+    /// Never for 32 bytes.
     pub fn claim_key(&self, place: usize) -> Result<Key, Failure> {
         Key::new(&self.claim_secret(place)?).map_err(|error| Failure::Run(error.to_string()))
     }
@@ -185,7 +142,7 @@ impl Cluster {
         exchange.session.copy_from_slice(&self.session.as_bytes()[..10]);
         exchange.midnight = Nanos(self.midnight_ns);
         if exchange.options.secret.is_some() {
-            exchange.options.secret = Some(self.secret());
+            exchange.options.secret = Some(self.secret.clone());
         }
     }
 
@@ -213,18 +170,13 @@ pub(super) mod tests {
         let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         let place = |n| {
             let port = 1_000 + 10 * n;
-            ReplicaAddresses {
-                overlay: at(port),
-                feed: at(port + 1),
-                link: at(port + 2),
-                status: at(port + 3),
-            }
+            ReplicaAddresses { overlay: at(port), feed: at(port + 1), link: at(port + 2) }
         };
         Cluster {
             group: 7,
             session: "FB12345678".to_string(),
             midnight_ns: 86_400_000_000_000,
-            secret: "0123456789abcdef".repeat(4),
+            secret: Secret([7; 32]),
             nodes: vec![(1, at(2_000)), (2, at(2_001))],
             replicas: (0..replicas).map(place).collect(),
             reserve: Vec::new(),
@@ -235,30 +187,10 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_file_is_read_back_and_a_wrong_one_is_refused() {
-        let dir = std::env::temp_dir().join(format!("fairbell-cluster-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a folder");
-        let path = dir.join("cluster.json");
-        let good = Cluster { keys: dir.join(certificates::FOLDER), ..cluster(3) };
-        good.write(&path).expect("written");
-        assert_eq!(Cluster::read(&path).expect("read"), good);
-        let more = Cluster { reserve: cluster(2).replicas, ..good.clone() };
-        more.write(&path).expect("written");
-        assert_eq!(Cluster::read(&path).expect("read"), more);
+    fn replicas_are_numbered_from_one_those_in_reserve_last() {
+        let more = Cluster { reserve: cluster(2).replicas, ..cluster(3) };
         let numbers: Vec<u8> = more.places().map(|(number, _)| number).collect();
         assert_eq!((numbers, more.place(4)), (vec![1, 2, 3, 4, 5], more.reserve.first()));
         assert_eq!((more.place(0), more.place(6)), (None, None));
-        let many = cluster(253).replicas;
-        for (name, bad) in [
-            ("reserve", Cluster { reserve: many, ..good.clone() }),
-            ("secret", Cluster { secret: "xyz".repeat(20), ..good.clone() }),
-            ("session", Cluster { session: "short".to_string(), ..good.clone() }),
-            ("replicas", cluster(2)),
-        ] {
-            bad.write(&path).expect("written");
-            let why = Cluster::read(&path).expect_err("refused").to_string();
-            assert!(why.contains(name), "{why}");
-        }
-        std::fs::remove_dir_all(&dir).expect("removed");
     }
 }

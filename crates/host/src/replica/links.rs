@@ -221,7 +221,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::replica::certificates::{Credentials, issue};
+    use crate::fleet::credentials::{self, DAYS};
+    use crate::fleet::file::{ClusterFile, NodeEntry, NodeRole};
+    use crate::replica::certificates::Credentials;
     use crate::replica::cluster::{Cluster, tests::cluster};
     use crate::replica::gate::Limits;
 
@@ -235,13 +237,25 @@ mod tests {
         fn new(name: &str, group: u64) -> Group {
             let folder = format!("fairbell-{name}-{group}-{}", std::process::id());
             let keys = std::env::temp_dir().join(folder);
-            let mut made = Cluster { group, keys, ..cluster(3) };
-            issue(&mut made).expect("certificates");
-            Group(made)
+            crate::files::folder(&keys).expect("a folder");
+            let root = |number: u8| {
+                let address = format!("127.0.0.{number}");
+                NodeEntry::new(format!("root-{number}"), address, vec![NodeRole::Root])
+            };
+            let (path, nodes) = (keys.join("cluster.toml"), (1..=3).map(root).collect());
+            let mut file = ClusterFile::new(&path, name, types::Nanos(1), nodes).expect("a file");
+            file.id = group;
+            credentials::found(&file).expect("an authority");
+            for node in &file.nodes {
+                credentials::issue(&file, &node.name, DAYS).expect("certificates");
+            }
+            let authority = std::fs::read_to_string(file.authority_path()).expect("an authority");
+            Group(Cluster { group, keys, authority, ..cluster(3) })
         }
 
         fn credentials(&self, id: u8) -> Credentials {
-            Credentials::read(&self.0, id).expect("certificates")
+            let keys = self.0.keys.join(format!("keys/root-{id}"));
+            Credentials::read(&Cluster { keys, ..self.0.clone() }, id).expect("certificates")
         }
 
         fn gate(&self, own: u8, limits: Limits) -> Gate {
@@ -500,25 +514,21 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_made_once_and_need_the_authoritys_key() {
+    fn keys_are_their_owners_alone_and_missing_ones_say_how_they_are_made() {
         use std::os::unix::fs::PermissionsExt;
-        let mut group = Group::new("made", 7);
+        let group = Group::new("made", 7);
         let mode =
-            |path: &PathBuf| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
-        let keys = group.0.keys.clone();
-        assert_eq!(mode(&keys), 0o700);
-        assert_eq!(mode(&keys.join("replica-1.key.pem")), 0o600);
-        assert_eq!(mode(&keys.join("authority.key.pem")), 0o600);
-        assert_eq!(issue(&mut group.0).expect("all there"), Vec::<String>::new());
-        let more = cluster(2).replicas;
-        group.0.reserve = more;
-        assert_eq!(issue(&mut group.0).expect("made"), ["replica-4", "replica-5"]);
-        std::fs::remove_file(keys.join("replica-5.pem")).expect("removed");
-        std::fs::remove_file(keys.join("authority.key.pem")).expect("removed");
-        let why = issue(&mut group.0).expect_err("no key").to_string();
-        assert!(why.contains("authority.key.pem") && why.contains("replica 5"), "{why}");
-        let Err(why) = Credentials::read(&group.0, 5) else { panic!("half a pair") };
-        assert!(why.to_string().contains("--issue"), "{why}");
+            |path: PathBuf| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        let keys = group.0.keys.join("keys/root-1");
+        assert_eq!(mode(keys.clone()), 0o700);
+        for name in ["root-1/replica-1.key.pem", "root-1/roots.secret", "authority.key.pem"] {
+            assert_eq!(mode(group.0.keys.join("keys").join(name)), 0o600, "{name}");
+        }
+        let seen = Cluster { keys: keys.clone(), ..group.0.clone() };
+        assert!(Credentials::read(&seen, 1).is_ok());
+        std::fs::remove_file(keys.join("replica-1.pem")).expect("removed");
+        let Err(why) = Credentials::read(&seen, 1) else { panic!("half a pair") };
+        assert!(why.to_string().contains("fairbell cluster issue"), "{why}");
     }
 
     proptest! {

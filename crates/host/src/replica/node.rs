@@ -1,28 +1,28 @@
-//! One replica: its loop, its disk, its streams to the others, its claims, its door for questions.
+//! One replica: its loop, its disk, its streams to the others, its claims, and how it stands.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::fmt::{Display, Formatter};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use exchange::{ExchangeConfig, Member, Role};
 use journal::{Folder, Journal, JournalError};
-use net::{Clock, Loop, LoopConfig, LoopHandle, ServerTls, WaitStrategy};
+use net::{Clock, Loop, LoopConfig, LoopHandle, WaitStrategy};
 use probe::Key;
 use replication::{Action, ReplicaId, Waits};
 use serde::{Deserialize, Serialize};
 use types::{Channel, Input};
 
-use super::certificates::{self, Credentials};
+use super::certificates::Credentials;
 use super::checkpoints::{self, Begin, Begun, Cost, Files};
 use super::claims;
 use super::cluster::{Cluster, ReplicaAddresses};
-use super::gate::{self, Entrant, Gate, Limits};
+use super::gate::{self, Gate, Limits};
 use super::links::{self, Way};
 use super::shut::Shut;
 use super::writer::{self, Job};
@@ -37,16 +37,10 @@ use crate::sockets::{io, v4};
 pub const LABEL: [u8; 32] = *b"fairbell: replicas, one genesis ";
 /// Positions between two comparisons of digests: one costs a walk over all open orders.
 const DIGEST_EVERY: u64 = 16_384;
-/// How long a question may take.
+/// Longest answer of its loop.
 const ANSWER: Duration = Duration::from_millis(500);
-/// Between two attempts to ask.
-const AGAIN: Duration = Duration::from_millis(10);
-/// Longest answer, bytes.
-const ANSWER_MAX: u64 = 1 << 20;
-/// What the keys of the doors are derived for.
+/// What the keys of its door are derived for.
 const LINKS: &[u8] = b"links";
-/// See [`LINKS`].
-const STATUS: &[u8] = b"status";
 /// How often the loop is looked at.
 const OBSERVE_EVERY: Duration = Duration::from_millis(20);
 
@@ -104,6 +98,42 @@ pub struct Status {
     pub waits: Option<String>,
     /// Why it takes part in nothing any more.
     pub stopped: Option<String>,
+}
+
+impl Display for Status {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let Status { replica, term, leading, inputs, committed, waits, stopped, .. } = self;
+        let role = if *leading { "leads" } else { "follows" };
+        write!(
+            f,
+            "replica {replica} {role} in term {term}, {inputs} inputs applied, {committed} positions \
+             committed"
+        )?;
+        waits.iter().chain(stopped).try_for_each(|why| write!(f, ", {why}"))
+    }
+}
+
+/// Whoever asks how a replica stands has this.
+#[derive(Clone)]
+pub struct StatusHandle {
+    id: u8,
+    restored: u64,
+    cost: Arc<Cost>,
+    root: LoopHandle<Role>,
+}
+
+impl StatusHandle {
+    /// How the replica stands; `None` when its loop does not answer in half a second.
+    pub fn status(&self) -> Option<Status> {
+        let (to, from) = sync_channel(1);
+        let own = self.clone();
+        let asked = self.root.call(ExchangeConfig::ROOT, move |role, _, _| {
+            if let Some(member) = role.as_member() {
+                let _ = to.try_send(status((own.id, own.restored, &own.cost), member));
+            }
+        });
+        asked.ok().and_then(|()| from.recv_timeout(ANSWER).ok())
+    }
 }
 
 fn status((id, restored, cost): (u8, u64, &Cost), member: &Member) -> Status {
@@ -199,8 +229,6 @@ pub struct Sockets {
     pub feed: UdpSocket,
     /// Where other replicas connect.
     pub link: TcpListener,
-    /// Where it says how it stands.
-    pub status: TcpListener,
 }
 
 impl Sockets {
@@ -213,7 +241,6 @@ impl Sockets {
             overlay: UdpSocket::bind(place.overlay).map_err(io)?,
             feed: UdpSocket::bind(place.feed).map_err(io)?,
             link: TcpListener::bind(place.link).map_err(io)?,
-            status: TcpListener::bind(place.status).map_err(io)?,
         })
     }
 
@@ -226,7 +253,6 @@ impl Sockets {
             overlay: v4(self.overlay.local_addr().map_err(io)?)?,
             feed: v4(self.feed.local_addr().map_err(io)?)?,
             link: v4(self.link.local_addr().map_err(io)?)?,
-            status: v4(self.status.local_addr().map_err(io)?)?,
         })
     }
 }
@@ -242,7 +268,6 @@ pub struct Host {
     leading: Arc<AtomicU64>,
     trouble: Arc<Mutex<Option<String>>>,
     link: TcpListener,
-    door: TcpListener,
     claims: UdpSocket,
     claim_to: Vec<(SocketAddrV4, Key)>,
     /// None: it is not to run.
@@ -286,7 +311,7 @@ impl Host {
     /// # Errors
     /// A journal of another exchange or a damaged one.
     pub fn with(
-        Sockets { overlay, feed, link, status: door }: Sockets,
+        Sockets { overlay, feed, link }: Sockets,
         (config, cluster): (&Config, &Cluster),
         (id, dir): (u8, &Path),
         clock: Clock,
@@ -367,7 +392,6 @@ impl Host {
             leading,
             trouble,
             link,
-            door,
             claims,
             claim_to,
             credentials,
@@ -419,7 +443,13 @@ impl Host {
         self.of.handle()
     }
 
-    /// Gives places at its doors to the first who come, for a drill to show what that does.
+    /// For whoever asks how it stands.
+    pub fn status(&self) -> StatusHandle {
+        let (id, restored, cost) = (self.id, self.restored, Arc::clone(&self.cost));
+        StatusHandle { id, restored, cost, root: self.handle() }
+    }
+
+    /// Gives places at its door to the first who come, for a drill to show what that does.
     pub fn first_come(&mut self) {
         self.limits = Limits::FIRST_COME;
     }
@@ -437,22 +467,17 @@ impl Host {
     /// # Errors
     /// As there.
     pub fn run_watched(self, stop: &AtomicBool, watch: impl Fn(&Role)) -> Result<Role, Failure> {
-        let Host { id, of, journal, jobs, posts, leading, trouble, link, door, claims, .. } = self;
-        let (cluster, files, cost, restored) = (self.cluster, self.files, self.cost, self.restored);
+        let Host { id, of, journal, jobs, posts, leading, trouble, link, claims, .. } = self;
+        let (cluster, files, cost) = (self.cluster, self.files, self.cost);
         let (dir, alarms, claim_to, job) = (self.dir, self.alarms, self.claim_to, self.job);
         let root = of.handle();
         let health = Health::new(&alarms, &format!("replica-{id}-journal"));
         let Some(credentials) = self.credentials else {
             return Err(Failure::Run("a replica that has ended does not run".to_string()));
         };
-        let gate = |purpose: &[u8]| {
-            let (own, known, limits) = (id.into(), cluster.machines(), self.limits);
-            Ok::<_, Failure>(Gate { key: cluster.key(purpose)?, own, known, limits })
-        };
-        let gates = [gate(LINKS)?, gate(STATUS)?];
-        let [links_gate, status_gate] = &gates;
-        let (link_tls, status_tls, group) =
-            (credentials.door()?, credentials.status_tls()?, cluster.group);
+        let (key, known) = (cluster.key(LINKS)?, cluster.machines());
+        let gate = &Gate { key, own: id.into(), known, limits: self.limits };
+        let (tls, group) = (credentials.door()?, cluster.group);
         let own = cluster.place(id).map_or(Ipv4Addr::UNSPECIFIED, |own| *own.link.ip());
         let ways = posts.into_iter().filter_map(|(to, messages)| {
             let (at, key) = (cluster.place(to.0)?.link, cluster.key(LINKS));
@@ -486,15 +511,8 @@ impl Host {
                 });
             };
             scope.spawn(|| {
-                let tls = (&link_tls, group);
-                if let Err(error) = links::receive((links_gate, &link), tls, stop, inbound) {
+                if let Err(error) = links::receive((gate, &link), (&tls, group), stop, inbound) {
                     failed(format!("streams of other replicas: {error}"));
-                }
-            });
-            scope.spawn(|| {
-                let own = (id, restored, &cost);
-                if let Err(error) = answer((status_gate, &door), &status_tls, own, &root, stop) {
-                    failed(format!("questions how it stands: {error}"));
                 }
             });
             let disk = root.clone();
@@ -637,63 +655,4 @@ impl Iterator for DiskInputs {
         }
         self.batch.pop_front()
     }
-}
-
-/// Tells whoever knows the deployment's secret how the replica stands, in one line.
-fn answer(
-    (gate, door): (&Gate, &TcpListener),
-    status_tls: &ServerTls,
-    (id, restored, cost): (u8, u64, &Arc<Cost>),
-    root: &LoopHandle<Role>,
-    stop: &AtomicBool,
-) -> std::io::Result<()> {
-    let tell = |entrant: &Entrant<'_>| {
-        let mut sealed = status_tls.accept(Arc::clone(&entrant.stream), entrant.until)?;
-        let (sender, found) = sync_channel(1);
-        let cost = Arc::clone(cost);
-        let asked = root.call(ExchangeConfig::ROOT, move |role, _, _| {
-            if let Some(member) = role.as_member() {
-                let _ = sender.try_send(status((id, restored, &cost), member));
-            }
-        });
-        let found = asked.ok().and_then(|()| found.recv_timeout(ANSWER).ok());
-        let Some(mut text) = found.and_then(|status| serde_json::to_string(&status).ok()) else {
-            return Ok(());
-        };
-        text.push('\n');
-        entrant.stream.set_write_timeout(Some(ANSWER))?;
-        sealed.write_all(text.as_bytes()).and_then(|()| sealed.flush())
-    };
-    // Whoever asked and left does not want to know.
-    gate::serve(gate, door, stop, |entrant| drop(tell(&entrant)))
-}
-
-/// Asks a replica how it stands; `None` when it does not answer. Where others crowd its door it is
-/// asked again.
-pub fn ask(cluster: &Cluster, number: u8) -> Option<Status> {
-    let since = Instant::now();
-    loop {
-        let at = cluster.place(number)?.status;
-        let stream = std::net::TcpStream::connect_timeout(&at.into(), ANSWER).ok()?;
-        let told = ask_on(stream, (cluster, number), since + 2 * ANSWER);
-        if told.is_some() || since.elapsed() >= 2 * ANSWER {
-            return told;
-        }
-        std::thread::sleep(AGAIN);
-    }
-}
-
-fn ask_on(
-    stream: std::net::TcpStream,
-    (cluster, number): (&Cluster, u8),
-    until: Instant,
-) -> Option<Status> {
-    let (key, tls) = (cluster.key(STATUS).ok()?, certificates::asking(cluster, number).ok()?);
-    gate::enter(&stream, (&gate::key_of(&key, 0), 0, number.into()), until).ok()?;
-    let stream = Arc::new(stream);
-    let sealed = tls.connect(Arc::clone(&stream), until).ok()?;
-    stream.set_read_timeout(Some(2 * ANSWER)).ok()?;
-    let mut line = String::new();
-    BufReader::new(sealed).take(ANSWER_MAX).read_line(&mut line).ok()?;
-    serde_json::from_str(&line).ok()
 }

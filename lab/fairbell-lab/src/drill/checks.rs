@@ -6,7 +6,8 @@ use participant::load::LoadCounts;
 use serde::Serialize;
 use types::{CancelReason, ExecutionKind, Input};
 
-use super::site::{Artifacts, folder};
+use super::roots::journal;
+use super::site::Artifacts;
 use host::config::Config;
 use host::failure::Failure;
 use host::replica::checkpoints::Begin;
@@ -152,7 +153,7 @@ impl Disk {
 pub fn look(artifacts: &Artifacts, config: &Config) -> Result<Findings, Failure> {
     let hosts: Vec<Host> = (artifacts.members.iter())
         .map(|number| {
-            let (id, dir) = (*number as u8 + 1, folder(&artifacts.dir, *number));
+            let (id, dir) = (*number as u8 + 1, journal(&artifacts.dir, *number));
             Host::new((config, &artifacts.cluster), (id, &dir), artifacts.clock, Begin::Ended)
         })
         .collect::<Result<_, _>>()?;

@@ -8,7 +8,6 @@
 //! a quarter is allowed for that. A busy machine makes things later, never earlier.
 
 use std::net::{SocketAddrV4, UdpSocket};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -24,7 +23,6 @@ use wire::moldudp::{Packet, Request, Session, TOKEN_LEN, Token, parse_token};
 use super::site::Site;
 use host::failure::{Failure, on};
 use host::replica::checkpoints::Begin;
-use host::replica::cluster::Cluster;
 use host::replica::node::Host;
 use host::sockets::io;
 
@@ -111,7 +109,7 @@ impl Ear {
     pub fn start(site: &Site, cap_ms: u64) -> Result<Ear, Failure> {
         let over = Arc::new(AtomicBool::new(false));
         let (session, midnight, clock) = site.feed();
-        let asked = site.cluster.retransmission().zip(1..).map(|(at, replica)| {
+        let asked = site.roots.cluster.retransmission().zip(1..).map(|(at, replica)| {
             let socket = UdpSocket::bind(("127.0.0.1", 0)).map_err(io)?;
             socket.set_nonblocking(true).map_err(io)?;
             let heard = FromReplica { replica, least_ns: u64::MAX, ..FromReplica::default() };
@@ -202,16 +200,15 @@ pub struct Eager {
 
 impl Eager {
     /// In the place of one that does not lead.
-    pub fn start(site: &mut Site, dir: &Path) -> Result<Eager, Failure> {
+    pub fn start(site: &mut Site) -> Result<Eager, Failure> {
         let leader = site.seat.held().1;
         let number = if leader == 0 { 1 } else { 0 };
-        site.kill(number);
-        let (folder, [cluster, config]) = (site.folder(number), site.files(number));
-        let cluster = Cluster::read(&cluster)?;
-        let config = host::config::read(Some(&config))?;
-        let of = (number as u8 + 1, folder.as_path());
-        let host = Host::new((&config, &cluster), of, Clock::start(0), Begin::Checkpoint)
-            .map_err(|error| on(dir, error))?;
+        site.roots.kill(number);
+        let (journal, cluster) = (site.roots.journal(number), site.roots.seen_by(number));
+        let of = (number as u8 + 1, journal.as_path());
+        let which = (&site.roots.config, &cluster);
+        let host = Host::new(which, of, Clock::start(0), Begin::Checkpoint)
+            .map_err(|error| on(&journal, error))?;
         let over = Arc::new(AtomicBool::new(false));
         let (root, stop) = (host.handle(), Arc::clone(&over));
         let runs = std::thread::spawn(move || host.run(&stop).map(drop));

@@ -7,7 +7,8 @@ use rustix::process::Signal;
 use types::Nanos;
 
 use super::disks::{Disks, flip};
-use super::site::{CLIENTS, Site, folder};
+use super::roots::folder;
+use super::site::{CLIENTS, Site};
 use super::{DrillArgs, PATIENCE, old_disk};
 use host::failure::Failure;
 use host::replica::node::Status;
@@ -121,7 +122,7 @@ impl Fault {
         away: Away,
         seed: u64,
     ) -> Result<Done, Failure> {
-        site.all_run()?;
+        site.roots.all_run()?;
         if self == Fault::OldDisk {
             return old_disk::strike(site, seed);
         }
@@ -130,8 +131,8 @@ impl Fault {
         let inputs = site.statuses().iter().flatten().map(|status| status.inputs).max();
         let at = site.clock.now();
         let hit = match self {
-            Fault::Kill | Fault::Rot | Fault::Replace | Fault::Early => site.kill(leader),
-            Fault::Pause => site.signal(leader, Signal::STOP),
+            Fault::Kill | Fault::Rot | Fault::Replace | Fault::Early => site.roots.kill(leader),
+            Fault::Pause => site.roots.signal(leader, Signal::STOP),
             Fault::Partition => site.cut(leader, true),
             Fault::Gateway => site.kill_gateway(),
             Fault::Fill => disks.fill(leader)?,
@@ -176,11 +177,11 @@ impl Fault {
             return Err(Failure::Run("the others did not give up old logs".to_string()));
         }
         match self {
-            Fault::Kill | Fault::Replace | Fault::Early => site.revive(leader)?,
+            Fault::Kill | Fault::Replace | Fault::Early => site.roots.revive(leader)?,
             Fault::Rot => done.found = Some(rot(site, leader, seed)?),
             Fault::Partition => drop(site.cut(leader, false)),
             Fault::Fill => disks.clear(leader)?,
-            Fault::Pause => drop(site.signal(leader, Signal::CONT)),
+            Fault::Pause => drop(site.roots.signal(leader, Signal::CONT)),
             Fault::Gateway | Fault::Group | Fault::OldDisk => {}
         }
         let back = site.clock.now();
@@ -235,10 +236,10 @@ fn replace(site: &mut Site) -> Result<(String, u64), Failure> {
 /// Flips a bit of a dead replica's journal; it must refuse to start and name the place. Then it is
 /// mended and starts. What it said.
 fn rot(site: &mut Site, number: usize, seed: u64) -> Result<String, Failure> {
-    let dir = site.folder(number);
+    let dir = site.roots.journal(number);
     let (segment, offset) = flip(&dir, seed)?;
-    site.revive(number)?;
-    let said = site.last_words(number, PATIENCE)?;
+    site.roots.revive(number)?;
+    let said = site.roots.last_words(number, PATIENCE)?;
     let named = place(&said);
     // A frame is damaged as a whole, and named by where it begins.
     let near = |(there, at): (u64, u64)| there == segment && at <= offset && offset - at < 2 << 20;
@@ -246,8 +247,8 @@ fn rot(site: &mut Site, number: usize, seed: u64) -> Result<String, Failure> {
         let flipped = format!("a bit at segment {segment}, offset {offset} was flipped");
         return Err(Failure::Run(format!("{flipped}, and replica {} said: {said}", number + 1)));
     }
-    site.mend(number)?;
-    site.revive(number)?;
+    site.roots.mend(number)?;
+    site.roots.revive(number)?;
     let end = said.find("; this is no").unwrap_or(said.len());
     let from = said.find("log-").unwrap_or(0);
     Ok(format!("replica {}: {}", number + 1, said.get(from..end).unwrap_or(&said)))

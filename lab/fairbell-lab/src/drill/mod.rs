@@ -6,6 +6,7 @@ mod early;
 mod fault;
 mod old_disk;
 mod relay;
+mod roots;
 mod site;
 mod stores;
 pub mod strangers;
@@ -24,6 +25,8 @@ use early::{Eager, Ear, Heard};
 use fairbell::options::duration;
 use fault::{Away, Done, Fault};
 use host::failure::{Failure, on};
+use host::fleet::credentials::KEYS;
+use roots::Roots;
 use site::{CLIENTS, Site};
 use stores::{Askers, Stores};
 use strangers::StrangersArgs;
@@ -193,8 +196,9 @@ pub fn run(drill: &Drill) -> Result<(), Failure> {
     if !args.keep {
         // Only what the drill has made.
         let made = 0..usize::from(args.replicas) + fault.reserve(args);
-        let made = made.map(|number| site::folder(&dir, number));
-        made.for_each(|folder| drop(std::fs::remove_dir_all(folder)));
+        let made = made.map(|number| roots::folder(&dir, number));
+        made.chain([dir.join(KEYS)]).for_each(|folder| drop(std::fs::remove_dir_all(folder)));
+        let _ = std::fs::remove_file(dir.join("authority.pem"));
         if args.dir.is_none() && outcome.is_ok() {
             let _ = std::fs::remove_dir_all(&dir);
         }
@@ -292,19 +296,18 @@ struct Report {
 }
 
 fn play((fault, control): (Fault, bool), args: &DrillArgs, dir: &Path) -> Result<Report, Failure> {
-    let file = dir.join("exchange.toml");
     let disks = fault.disks(dir, args.replicas)?;
-    std::fs::write(&file, text(fault, args)).map_err(|error| on(&file, error))?;
-    let config = host::config::read(Some(&file))?;
+    let replicas = (usize::from(args.replicas), fault.reserve(args));
+    let roots = Roots::found(dir, &text(fault, args), replicas)?;
+    let config = roots.config.clone();
     let instrument = config.instruments().into_iter().next_back();
     let instrument = instrument.ok_or_else(|| Failure::Usage("no instrument".to_string()))?;
     let load = |gateways| load(args, instrument, gateways);
-    let replicas = (usize::from(args.replicas), fault.reserve(args));
     let early = fault == Fault::Early;
-    let mut site = Site::start((&config, &file), replicas, (dir, early), load)?;
+    let mut site = Site::start(roots, (dir, early), load)?;
     let first = site.leader_after(0, PATIENCE);
     first.ok_or_else(|| Failure::Run("no replica came to lead".to_string()))?;
-    let eager = control.then(|| Eager::start(&mut site, dir)).transpose()?;
+    let eager = control.then(|| Eager::start(&mut site)).transpose()?;
     let ear = early.then(|| Ear::start(&site, config.hold.cap_ms)).transpose()?;
     let askers = args.stores.then(|| Askers::start(dir, usize::from(args.replicas))).transpose()?;
     std::thread::sleep(args.every);

@@ -101,14 +101,14 @@ fn other(site: &Site, than: usize) -> usize {
 /// copy has.
 fn keep(site: &mut Site, number: usize) -> Result<std::path::PathBuf, Failure> {
     let term = site.seat.held();
-    site.kill(number);
-    let dir = site.folder(number);
+    site.roots.kill(number);
+    let dir = site.roots.folder(number);
     let older = dir.with_extension("older");
     copy(&dir, &older)?;
     if term.1 == number && site.leader_after(term.0, PATIENCE).is_none() {
         return Err(failed("nobody came to lead"));
     }
-    site.revive(number)?;
+    site.roots.revive(number)?;
     together(site)?;
     Ok(older)
 }
@@ -128,15 +128,7 @@ fn standing(site: &Site) -> String {
     let statuses = site.statuses();
     let stands = |(number, one): (usize, &Option<Status>)| match one {
         None => format!("replica {} does not answer", number + 1),
-        Some(Status { replica, term, leading, inputs, committed, waits, stopped, .. }) => {
-            let role = if *leading { "leads" } else { "follows" };
-            let why = waits.iter().chain(stopped).map(|why| format!(", {why}"));
-            format!(
-                "replica {replica} {role} in term {term}, {inputs} inputs applied, \
-                 {committed} positions committed{}",
-                why.collect::<String>()
-            )
-        }
+        Some(status) => status.to_string(),
     };
     statuses.iter().enumerate().map(stands).collect::<Vec<_>>().join("; ")
 }
@@ -144,7 +136,7 @@ fn standing(site: &Site) -> String {
 /// Two of three replicas go on without the third until each has all that any two have acknowledged:
 /// whatever is committed now needs both.
 fn go_on(site: &Site, two: [usize; 2]) -> Result<(), Failure> {
-    let committed = |number: usize| site.status(number).map_or(0, |status| status.committed);
+    let committed = |number: usize| site.roots.status(number).map_or(0, |status| status.committed);
     let most = || two.into_iter().map(committed).max().unwrap_or(0);
     let (mut before, mut rounds, from) = (most(), 2, Instant::now());
     while from.elapsed() < PATIENCE {
@@ -167,9 +159,9 @@ fn lead(site: &mut Site, wanted: usize) -> Result<(), Failure> {
         if leader == wanted {
             return Ok(());
         }
-        site.kill(leader);
+        site.roots.kill(leader);
         site.leader_after(term, PATIENCE).ok_or_else(|| failed("nobody came to lead"))?;
-        site.revive(leader)?;
+        site.roots.revive(leader)?;
         together(site)?;
     }
     Err(failed(format!("replica {} did not come to lead", wanted + 1)))
@@ -185,7 +177,7 @@ fn refuse(site: &Site, term: u64, number: usize) -> Result<String, Failure> {
         )));
     }
     while from.elapsed() < PATIENCE {
-        let said = site.status(number).and_then(|status| status.waits);
+        let said = site.roots.status(number).and_then(|status| status.waits);
         if let Some(said) = said.filter(|said| said.contains("older copy")) {
             return Ok(format!("replica {}: {said}", number + 1));
         }
@@ -213,7 +205,7 @@ fn one(
     let whole = if leader == victim { other(site, victim) } else { leader };
     let behind = site.members().iter().copied().find(|n| *n != victim && *n != whole);
     let behind = behind.ok_or_else(|| failed("three replicas are needed"))?;
-    site.kill(behind);
+    site.roots.kill(behind);
     std::thread::sleep(BEYOND);
     if quiet {
         clients(site, true)?;
@@ -221,15 +213,15 @@ fn one(
     }
     let term = site.seat.held().0;
     let at = site.clock.now();
-    site.kill(victim);
-    site.kill(whole);
+    site.roots.kill(victim);
+    site.roots.kill(whole);
     clients(site, false)?;
-    set_back(&site.folder(victim), older)?;
-    site.revive(victim)?;
-    site.revive(behind)?;
+    set_back(&site.roots.folder(victim), older)?;
+    site.roots.revive(victim)?;
+    site.roots.revive(behind)?;
     let said = refuse(site, term, victim)?;
     let back = site.clock.now();
-    site.revive(whole)?;
+    site.roots.revive(whole)?;
     site.leader_after(term, PATIENCE).ok_or_else(|| failed("nobody came to lead"))?;
     let lead_ns = site.clock.now().since(at);
     together(site)?;
@@ -243,20 +235,20 @@ fn two(site: &mut Site, victim: usize, older: &std::path::Path) -> Result<Told, 
     let also = keep(site, second)?;
     std::thread::sleep(BEYOND);
     let at = site.clock.now();
-    site.kill(victim);
+    site.roots.kill(victim);
     go_on(site, [second, whole])?;
     let term = site.seat.held().0;
-    site.kill(second);
-    site.kill(whole);
+    site.roots.kill(second);
+    site.roots.kill(whole);
     clients(site, false)?;
-    set_back(&site.folder(victim), older)?;
-    set_back(&site.folder(second), &also)?;
+    set_back(&site.roots.folder(victim), older)?;
+    set_back(&site.roots.folder(second), &also)?;
     site.revive_all()?;
     let said = format!("{}; {}", refuse(site, term, victim)?, refuse(site, term, second)?);
     let back = site.clock.now();
-    site.kill(second);
-    site.kill(whole);
-    let told = site.recover(second, whole)?;
+    site.roots.kill(second);
+    site.roots.kill(whole);
+    let told = site.roots.recover(second, whole)?;
     if !told.contains("can't tell") {
         return Err(failed(format!("the operator was not told what can't be proved: {told}")));
     }

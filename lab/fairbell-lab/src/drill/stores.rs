@@ -19,7 +19,8 @@ use store::{Filter, Found, OrderLine, Progress, Query, StoreError, StoreWriter, 
 use types::{Digest, Input};
 use zerocopy::IntoBytes;
 
-use super::site::{Artifacts, folder};
+use super::roots::{folder, journal};
+use super::site::Artifacts;
 use fairbell::store::Places;
 use fairbell::store::follow::{Feed, Writing};
 use host::config::Config;
@@ -169,7 +170,7 @@ impl Askers {
     /// One does not come.
     pub fn start(dir: &Path, replicas: usize) -> Result<Askers, Failure> {
         let files: Vec<PathBuf> = (0..replicas).map(|number| store_of(dir, number)).collect();
-        let folders: Vec<PathBuf> = (0..replicas).map(|number| folder(dir, number)).collect();
+        let folders: Vec<PathBuf> = (0..replicas).map(|number| journal(dir, number)).collect();
         let since = Instant::now();
         while let Some(file) = files.iter().find(|file| Answer::of(file).is_err()) {
             if since.elapsed() > PATIENCE {
@@ -322,7 +323,7 @@ impl Asked {
     pub fn judge(self, left: &Artifacts, config: &Config) -> Result<Stores, Failure> {
         let Asked(asking, reading) = self;
         let one = left.members.first().copied().unwrap_or(0);
-        let (journal, file) = (folder(&left.dir, one), left.dir.join("due.db"));
+        let (journal, file) = (journal(&left.dir, one), left.dir.join("due.db"));
         let mut inputs = Vec::new();
         read::inputs(
             &journal,

@@ -3,8 +3,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,10 +22,10 @@ use wire::moldudp::{PacketBuilder, Session};
 use wire::soupbin::{ClientEvent, ClientSession};
 
 use super::Times;
-use super::site::{folder, places, udp};
-use host::failure::{Failure, on};
-use host::replica::cluster::Cluster;
-use host::replica::{certificates, claims, node};
+use super::roots::Roots;
+use host::failure::Failure;
+use host::fleet::file::Port;
+use host::replica::claims;
 use host::sockets::{connect_from, io, v4};
 
 /// How long a group may take to have a leader.
@@ -44,7 +43,7 @@ const DRIP: Duration = Duration::from_millis(150);
 /// Where half of them come from.
 const STRANGE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// The ports that they come from.
-const PORTS: std::ops::Range<u16> = 1_100..32_700;
+const PORTS: std::ops::Range<u16> = 1_100..28_700;
 /// Between two steps of a crowd.
 const STEP: Duration = Duration::from_millis(5);
 /// What a crowd of this size and the group want of descriptors.
@@ -164,15 +163,18 @@ fn play(args: &StrangersArgs, dir: &Path) -> Result<Report, Failure> {
     let mut group = Group::new(dir, args.first_come)?;
     let (server, snapshots) = snapshot_server(args.first_come)?;
     let mut ports: Vec<SocketAddrV4> =
-        group.cluster.places().flat_map(|(_, place)| [place.link, place.status]).collect();
+        group.roots.cluster.places().map(|(_, place)| place.link).collect();
+    for (_, root) in group.roots.file.replicated() {
+        ports.push(group.roots.file.at(root, Port::Control)?);
+    }
     ports.push(snapshots);
     let opened = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let _over = Over(&stop);
         let (stop, opened) = (&stop, &opened);
-        let claims = group.claims.take();
-        let (key, seat) = (group.cluster.claim_key(0)?, group.seat.clone());
-        scope.spawn(move || claims.map(|socket| claims::hear(&socket, &key, &seat, stop)));
+        let (claims, key) = group.roots.claims()?;
+        let seat = group.seat.clone();
+        scope.spawn(move || claims::hear(&claims, &key, &seat, stop));
         scope.spawn(move || server.run(stop, STEP, |_, _| ()).map(|_| ()));
         for at in &ports {
             scope.spawn(move || {
@@ -192,7 +194,7 @@ fn play(args: &StrangersArgs, dir: &Path) -> Result<Report, Failure> {
             if !args.json {
                 eprint!("\r{} of {} cold starts", number + 1, args.times);
             }
-            group.kill_all();
+            group.roots.kill_all();
             starts.push(group.start()?);
         }
         for number in 0..args.times {
@@ -206,7 +208,7 @@ fn play(args: &StrangersArgs, dir: &Path) -> Result<Report, Failure> {
         if !args.json {
             eprintln!();
         }
-        group.kill_all();
+        group.roots.kill_all();
         stop.store(true, Ordering::Relaxed);
         let led = |all: &[u64]| {
             all.iter().filter(|ns| u128::from(**ns) <= LEADER.as_nanos()).count() as u32
@@ -244,81 +246,20 @@ impl Drop for Over<'_> {
 
 /// Three replicas, each a process.
 struct Group {
-    cluster: Cluster,
+    roots: Roots,
     seat: LeaderEndpoint,
-    claims: Option<UdpSocket>,
-    dir: PathBuf,
-    first_come: bool,
-    replicas: Vec<Option<Child>>,
     /// Where nodes would be: nobody listens.
-    _nodes: Vec<UdpSocket>,
+    _nodes: Vec<(NodeId, UdpSocket)>,
     answered: u32,
     asked: u32,
 }
 
 impl Group {
     fn new(dir: &Path, first_come: bool) -> Result<Group, Failure> {
-        let file = dir.join("exchange.toml");
-        std::fs::write(&file, CONFIG).map_err(|error| on(&file, error))?;
-        let config = host::config::read(Some(&file))?;
-        let clock = Clock::start(0);
-        let exchange = host::deployment::exchange_config(&config, &clock);
-        let tree = exchange.tree().map_err(|error| Failure::Usage(error.to_string()))?;
-        let nodes: Vec<_> = (1..tree.topology.id_end()).map(|_| udp()).collect::<Result<_, _>>()?;
-        let (claims, claims_at) = udp()?;
-        let mut cluster = Cluster {
-            nodes: nodes.iter().zip(1u16..).map(|((_, at), node)| (node, *at)).collect(),
-            replicas: places(3)?,
-            claims: vec![claims_at],
-            keys: dir.join(certificates::FOLDER),
-            ..Cluster::fresh(&exchange, clock)?
-        };
-        certificates::issue(&mut cluster)?;
-        cluster.write(&dir.join("cluster.json"))?;
-        Ok(Group {
-            seat: cluster.leader()?,
-            claims: Some(claims),
-            cluster,
-            dir: dir.to_path_buf(),
-            first_come,
-            replicas: (0..3).map(|_| None).collect(),
-            _nodes: nodes.into_iter().map(|(socket, _)| socket).collect(),
-            answered: 0,
-            asked: 0,
-        })
-    }
-
-    fn revive(&mut self, number: usize) -> Result<(), Failure> {
-        let Some(place) = self.replicas.get_mut(number).filter(|place| place.is_none()) else {
-            return Ok(());
-        };
-        let program = std::env::current_exe().map_err(io)?;
-        let mut command = Command::new(program);
-        command.arg("replica").arg("--config").arg(self.dir.join("exchange.toml"));
-        command.arg("--cluster").arg(self.dir.join("cluster.json"));
-        command.arg("--id").arg((number + 1).to_string());
-        command.arg("--dir").arg(folder(&self.dir, number));
-        if self.first_come {
-            command.arg("--first-come");
-        }
-        let path = self.dir.join(format!("replica-{}.log", number + 1));
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(&path);
-        let log = log.map_err(|error| on(&path, error))?;
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let child = command.spawn();
-        *place = Some(child.map_err(|error| Failure::Run(format!("a replica: {error}")))?);
-        Ok(())
-    }
-
-    fn kill(&mut self, number: usize) {
-        if let Some(mut child) = self.replicas.get_mut(number).and_then(Option::take) {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-
-    fn kill_all(&mut self) {
-        (0..self.replicas.len()).for_each(|number| self.kill(number));
+        let mut roots = Roots::found(dir, CONFIG, (3, 0))?;
+        roots.first_come = first_come;
+        let (seat, nodes) = (roots.cluster.leader()?, roots.overlay()?);
+        Ok(Group { roots, seat, _nodes: nodes, answered: 0, asked: 0 })
     }
 
     /// Waits for a leader of a later term than `after`; how long that took from `since`, or no end.
@@ -335,9 +276,9 @@ impl Group {
     /// Starts all; the time until one leads.
     fn start(&mut self) -> Result<u64, Failure> {
         let (term, since) = (self.seat.held().0, Instant::now());
-        (0..self.replicas.len()).try_for_each(|number| self.revive(number))?;
+        (0..self.roots.count()).try_for_each(|number| self.roots.revive(number))?;
         let took = self.led(term, since);
-        self.all_run()?;
+        self.roots.all_run()?;
         if took < u64::MAX {
             self.ask_all();
         }
@@ -347,13 +288,13 @@ impl Group {
     /// Kills the leader; the time until another one leads. It is back, and follows, when this returns.
     fn kill_leader(&mut self) -> Result<u64, Failure> {
         let (term, leader) = self.seat.held();
-        self.kill(leader);
+        self.roots.kill(leader);
         let took = self.led(term, Instant::now());
-        self.all_run()?;
-        self.revive(leader)?;
+        self.roots.all_run()?;
+        self.roots.revive(leader)?;
         let since = Instant::now();
         while since.elapsed() < PATIENCE {
-            let status = node::ask(&self.cluster, leader as u8 + 1);
+            let status = self.roots.status(leader);
             if status.is_some_and(|status| status.term > term && status.doubt_term == 0) {
                 break;
             }
@@ -363,40 +304,18 @@ impl Group {
         Ok(took)
     }
 
-    /// That no process has ended by itself.
-    ///
-    /// # Errors
-    /// One has: which, and its last line.
-    fn all_run(&mut self) -> Result<(), Failure> {
-        for (number, child) in (1..).zip(&mut self.replicas) {
-            let ended = child.as_mut().and_then(|child| child.try_wait().ok().flatten());
-            if ended.is_some() {
-                let log = std::fs::read_to_string(self.dir.join(format!("replica-{number}.log")));
-                let said = log.unwrap_or_default().lines().last().unwrap_or_default().to_string();
-                return Err(Failure::Run(format!("replica {number} ended, and said: {said}")));
-            }
-        }
-        Ok(())
-    }
-
     fn ask_all(&mut self) {
-        for number in 1..=self.replicas.len() as u8 {
+        for number in 0..self.roots.count() {
             self.asked += 1;
             let since = Instant::now();
             // One that led nobody may still be starting.
-            let mut status = node::ask(&self.cluster, number);
+            let mut status = self.roots.status(number);
             while status.is_none() && since.elapsed() < LEADER {
                 std::thread::sleep(Duration::from_millis(20));
-                status = node::ask(&self.cluster, number);
+                status = self.roots.status(number);
             }
             self.answered += u32::from(status.is_some());
         }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.kill_all();
     }
 }
 
@@ -531,7 +450,7 @@ impl Crowd {
                 at: *at,
                 from: SocketAddrV4::new(
                     if number / 2 % 2 == 0 { *at.ip() } else { STRANGE },
-                    PORTS.start + (number * 61) as u16,
+                    PORTS.start + (number * 55) as u16,
                 ),
                 drips: number % 2 == 1,
                 stream: None,

@@ -35,6 +35,7 @@ impl Server {
         let epoch = self.standing().nodes.key_epoch();
         let text = match operation {
             Operation::Status => return Ok(self.status()),
+            Operation::Replica => return self.replica(),
             Operation::Revoke { node, generation } => {
                 let (at, upto) = (number(node)?, *generation);
                 let set = set_node(NodeAction::Revoke, at, upto, OPERATOR);
@@ -65,6 +66,13 @@ impl Server {
         let epoch = self.standing().nodes.key_epoch();
         let data = json!({ "key_epoch": epoch });
         Ok(FromRoot::Answer { text: format!("{text}; keys are of epoch {epoch}"), data })
+    }
+
+    /// How this replica stands.
+    pub(super) fn replica(&self) -> Result<FromRoot, (String, bool)> {
+        let status = self.replica.status();
+        let status = status.ok_or_else(|| ("its loop does not answer".to_string(), true))?;
+        Ok(FromRoot::Answer { text: status.to_string(), data: json!(status) })
     }
 
     /// The overlay node of a proxy's machine.
