@@ -5,7 +5,7 @@ mod common;
 
 use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -215,16 +215,25 @@ impl Venue {
         assert!(number(&document(&output), "answered") > 500);
     }
 
-    /// `fairbell admin replicas` at the root that leads.
-    fn replicas(&self, args: &[&str]) -> Output {
-        let (_, leader) = self.file.replicated().nth(self.leader() - 1).expect("a replica");
-        Command::new(env!("CARGO_BIN_EXE_fairbell"))
-            .args(["admin", "--socket"])
-            .arg(self.folder(&leader.name).join("admin.sock"))
-            .arg("replicas")
-            .args(args)
-            .output()
-            .expect("the binary runs")
+    /// `fairbell admin replicas` at the root that leads, again when that has changed meanwhile.
+    fn replicas(&self, args: &[&str]) {
+        let since = Instant::now();
+        loop {
+            let (_, leader) = self.file.replicated().nth(self.leader() - 1).expect("a replica");
+            let done = Command::new(env!("CARGO_BIN_EXE_fairbell"))
+                .args(["admin", "--socket"])
+                .arg(self.folder(&leader.name).join("admin.sock"))
+                .arg("replicas")
+                .args(args)
+                .output()
+                .expect("the binary runs");
+            if done.status.success() {
+                return;
+            }
+            let why = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert!(since.elapsed() < PATIENCE, "{args:?}: {why}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     fn held(&self, name: &str) -> u64 {
@@ -301,16 +310,15 @@ fn a_learner_follows_the_log_never_makes_a_majority_and_may_be_made_to_vote() {
     // No operator has it lead while it does not vote.
     let lead = Operation::Lead { node: LEARNER.to_string() };
     assert!(venue.operate(&lead, PATIENCE).is_err());
-    let promoted = venue.replicas(&["add", "4"]);
-    assert!(promoted.status.success(), "{}", String::from_utf8_lossy(&promoted.stderr));
-    venue.wait_learner("votes");
-    assert_eq!(venue.operate(&lead, PATIENCE).expect("it votes")["leader"], 4);
+    venue.replicas(&["add", "4"]);
+    let since = Instant::now();
+    // Another election may come between, where cores are shared.
+    while venue.operate(&lead, PATIENCE).map_or(Value::Null, |data| data["leader"].clone()) != 4 {
+        assert!(since.elapsed() < PATIENCE, "it does not lead although it votes");
+    }
     venue.trade("7");
-    let row = &venue.status()["replicas"][NUMBER - 1];
-    assert_eq!(row["is"], "leads");
     // One root less: three are left, of which one may fail.
-    let removed = venue.replicas(&["remove", "1"]);
-    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+    venue.replicas(&["remove", "1"]);
     venue.kill("root-1");
     venue.kill("root-2");
     venue.trade("8");
@@ -389,6 +397,12 @@ fn a_learner_of_other_settings_with_another_role_or_revoked_is_let_in_nowhere() 
     let copied = Command::new("cp").args(["-r"]).arg(&copy).arg(&own).status();
     assert!(copied.expect("cp").success());
     venue.start(LEARNER);
+    // What the leader knew of it before says nothing now.
+    let (since, due) = (Instant::now(), venue.positions("root-2").1);
+    while venue.positions(LEARNER).1 < due {
+        assert!(since.elapsed() < PATIENCE, "it stays an older copy");
+        std::thread::sleep(Duration::from_millis(100));
+    }
     venue.wait_learner("listens");
     std::thread::sleep(Duration::from_millis(500));
     venue.end();
