@@ -213,9 +213,7 @@ impl Allotter {
                     self.tell(engine, account, kind, shard, 0, steps);
                 }
             } else {
-                let tight = have.used * 4 > u128::from(have.part) * 3 && have.part < have.limit;
-                let wish = if tight { self.slack(have.limit).max(1) } else { 0 };
-                self.tell(engine, account, kind, have.home, wish, steps);
+                self.tell(engine, account, kind, have.home, 0, steps);
             }
         }
     }

@@ -1,0 +1,206 @@
+//! What the whole venue knows of each account, counted from reports alone, and what must hold of it.
+
+use std::collections::BTreeMap;
+
+use engine::Engine;
+use types::{
+    AccountId, ExecutionKind, ExecutionReport, LimitKind, Nanos, RejectReason, ShardId, Side,
+};
+
+/// What an account has in one shard.
+#[derive(Clone, Debug, Default)]
+struct Holding {
+    /// Open orders by request number: lots, price.
+    open: BTreeMap<u32, (u64, i64)>,
+    position: i64,
+    /// Price of the last trade.
+    mark: i64,
+    /// By how much trades have raised the exposure since the last order that was taken: prices move
+    /// after a limit was checked, in one shard as in several.
+    drift: u128,
+}
+
+impl Holding {
+    fn exposure(&self) -> u128 {
+        let open: u128 = self.open.values().map(|(lots, price)| value(*lots, *price)).sum();
+        open + value(self.position.unsigned_abs(), self.mark)
+    }
+}
+
+fn value(lots: u64, price: i64) -> u128 {
+    u128::from(lots) * u128::from(price.unsigned_abs())
+}
+
+/// The ledger of the whole venue.
+pub(super) struct Ledger {
+    limited: Vec<LimitKind>,
+    /// By account less one and shard.
+    holdings: Vec<Vec<Holding>>,
+    /// By account less one and limited kind: the limit, and the largest one that is still being
+    /// brought down.
+    limits: Vec<Vec<(u64, u64)>>,
+    /// By account less one: `t_in` of messages that were taken from the bucket.
+    messages: Vec<Vec<u64>>,
+    /// Requests by account, number: answers.
+    answers: BTreeMap<(u16, u32), u32>,
+}
+
+impl Ledger {
+    pub(super) fn new(shards: usize, accounts: usize, limits: &[(LimitKind, u64)]) -> Ledger {
+        Ledger {
+            limited: limits.iter().map(|(kind, _)| *kind).collect(),
+            holdings: vec![vec![Holding::default(); shards]; accounts],
+            limits: vec![limits.iter().map(|(_, limit)| (*limit, *limit)).collect(); accounts],
+            messages: vec![Vec::new(); accounts],
+            answers: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn note(
+        &mut self,
+        shard: usize,
+        t_in: u64,
+        report: &ExecutionReport,
+    ) -> Result<(), String> {
+        let account = report.account.0;
+        let holding = &mut self.holdings[usize::from(account) - 1][shard];
+        let (number, before) = (report.user_ref.0, holding.exposure());
+        let mut answered = false;
+        match report.kind {
+            ExecutionKind::Accepted => {
+                holding.open.insert(number, (report.leaves.0, report.price.0));
+                holding.drift = 0;
+                answered = true;
+            }
+            ExecutionKind::Executed => {
+                let (lots, _) = holding.open.get_mut(&number).ok_or("a trade of no order")?;
+                *lots = lots.checked_sub(report.qty.0).ok_or("more traded than was open")?;
+                if *lots == 0 {
+                    holding.open.remove(&number);
+                }
+                let lots = report.qty.0 as i64;
+                holding.position += if report.side == Side::Buy { lots } else { -lots };
+                holding.mark = report.price.0;
+                holding.drift += holding.exposure().saturating_sub(before);
+            }
+            ExecutionKind::Canceled => {
+                holding.open.remove(&number).ok_or("a cancel of no order")?;
+            }
+            ExecutionKind::Rejected => answered = true,
+            _ => {}
+        }
+        if answered {
+            let answers = self.answers.entry((account, number)).or_default();
+            *answers += 1;
+            if *answers > 1 {
+                return Err(format!("request {number} of account {account} has {answers} answers"));
+            }
+            let refused = [
+                RejectReason::MessageRate,
+                RejectReason::ShardAllotment,
+                RejectReason::Killed,
+                RejectReason::MarketClosed,
+            ];
+            if !refused.contains(&report.reject) {
+                self.messages[usize::from(account) - 1].push(t_in);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a request was answered, ever.
+    pub(super) fn answered(&self, account: AccountId, number: u32) -> bool {
+        self.answers.contains_key(&(account.0, number))
+    }
+
+    pub(super) fn set_limit(&mut self, account: AccountId, kind: LimitKind, limit: u64) -> bool {
+        let Some(at) = self.limited.iter().position(|limited| *limited == kind) else {
+            return false;
+        };
+        let (now, ceiling) = &mut self.limits[usize::from(account.0) - 1][at];
+        let lowered = limit < *now;
+        (*now, *ceiling) = (limit, limit.max(*ceiling));
+        lowered
+    }
+
+    pub(super) fn limit(&self, account: AccountId, at: usize) -> (LimitKind, u64) {
+        (self.limited[at], self.limits[usize::from(account.0) - 1][at].0)
+    }
+
+    pub(super) fn limited(&self) -> usize {
+        self.limited.len()
+    }
+
+    /// What an account uses of a limit in all shards; of its credit without drift, if so asked.
+    pub(super) fn used(&self, account: AccountId, kind: LimitKind, drift: bool) -> u128 {
+        let holdings = self.holdings[usize::from(account.0) - 1].iter();
+        match kind {
+            LimitKind::OpenOrders => holdings.map(|h| h.open.len() as u128).sum(),
+            LimitKind::Credit => {
+                holdings.map(|h| h.exposure().saturating_sub(if drift { 0 } else { h.drift })).sum()
+            }
+            _ => 0,
+        }
+    }
+
+    pub(super) fn open_orders(&self, account: AccountId, shard: usize) -> Vec<u32> {
+        self.holdings[usize::from(account.0) - 1][shard].open.keys().copied().collect()
+    }
+
+    /// Limits of one account, after something was applied that is about it.
+    pub(super) fn check(&mut self, engines: &[&Engine], account: AccountId) -> Result<(), String> {
+        for at in 0..self.limited.len() {
+            let (kind, limit) = self.limit(account, at);
+            let (mut parts, mut within) = (0u128, true);
+            for (shard, engine) in engines.iter().enumerate() {
+                let have = engine.allotment(account, kind, Nanos(0)).ok_or("no part")?;
+                // What was open before a limit was lowered stays open.
+                within &= have.used <= u128::from(have.part);
+                let id = ShardId(shard as u16);
+                if have.home == id {
+                    parts += u128::from(have.part);
+                    continue;
+                }
+                let home = engines[usize::from(have.home.0)].allot_totals(account, kind, id);
+                let (here, home) = (engine.allot_totals(account, kind, id), home);
+                let (here, home) = (here.ok_or("no totals")?, home.ok_or("no totals")?);
+                parts += here.net();
+                parts += home.up.saturating_sub(here.up) + here.down.saturating_sub(home.down);
+            }
+            let used = self.used(account, kind, false);
+            let ceiling = &mut self.limits[usize::from(account.0) - 1][at].1;
+            if parts > u128::from(*ceiling) {
+                return Err(format!("{account:?}, {kind:?}: parts of {parts}, limit {ceiling}"));
+            }
+            if used > u128::from(*ceiling) {
+                return Err(format!("{account:?}, {kind:?}: {used} used of {ceiling}"));
+            }
+            if within && parts <= u128::from(limit) && used <= u128::from(limit) {
+                *ceiling = limit;
+            }
+        }
+        Ok(())
+    }
+
+    /// At the end: no bucket of the whole venue had fewer messages than were taken.
+    pub(super) fn check_messages(&mut self) -> Result<(), String> {
+        let Some(at) = self.limited.iter().position(|k| *k == LimitKind::MessageRate) else {
+            return Ok(());
+        };
+        let second = i128::from(Nanos::SECOND);
+        for (index, messages) in self.messages.iter_mut().enumerate() {
+            let limit = i128::from(self.limits[index][at].0);
+            messages.sort_unstable();
+            let (mut left, mut last) = (limit * second, 0);
+            for &t_in in messages.iter() {
+                left = (left + i128::from(t_in - last) * limit).min(limit * second) - second;
+                last = t_in;
+                // Stamps of gateways are a little older than what a shard has seen.
+                if left < -second {
+                    return Err(format!("account {}: over {limit} messages a second", index + 1));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! Venues of several shards under faults, and mistakes that have to be found.
+
+use engine::AllotFault;
+use sim::shards::{Counts, Options, Sabotage, run, run_seeds};
+
+const PLAIN: Options = Options { shards: 3, sabotage: None };
+
+#[test]
+fn every_seed_passes_and_everything_happens() {
+    let mut counts = Counts::default();
+    for (shards, seeds) in [(2, 0..40), (3, 40..100), (4, 100..140), (7, 140..150)] {
+        let options = Options { shards, ..PLAIN };
+        let summary = run_seeds(seeds, 2, &options, &|_, _| {});
+        assert_eq!(summary.found, [], "{shards} shards");
+        counts.add(&summary.counts);
+    }
+    let all = counts.all();
+    assert!(all.iter().all(|(_, count)| *count > 50), "{all:?}");
+}
+
+#[test]
+fn a_seed_gives_the_same_twice() {
+    for seed in 0..4 {
+        let (first, again) = (run(seed, &PLAIN), run(seed, &PLAIN));
+        assert_eq!(first, again);
+        assert_ne!(first.digest, run(seed + 1, &PLAIN).digest);
+    }
+}
+
+#[test]
+fn control_seeded_mistakes_are_found() {
+    for (mistake, found_in, what) in [
+        (Sabotage::Engine(AllotFault::AcceptAdds), 20, "limit"),
+        (Sabotage::Engine(AllotFault::ReturnsWhatIsUsed), 3, ""),
+        (Sabotage::Engine(AllotFault::GrantsTwice), 20, "limit"),
+        (Sabotage::SpeaksEarly, 3, "limit"),
+        (Sabotage::WaitsForOthers, 3, "hangs"),
+    ] {
+        let options = Options { sabotage: Some(mistake), ..PLAIN };
+        let summary = run_seeds(0..60, 2, &options, &|_, _| {});
+        assert!(summary.failed >= found_in, "{mistake:?}: {}", summary.failed);
+        let named = |(_, found): &&(u64, String)| found.contains(what);
+        let named = summary.found.iter().filter(named).count();
+        assert!(named > 2, "{mistake:?}: {:?}", summary.found);
+    }
+}
