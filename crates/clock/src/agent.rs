@@ -500,7 +500,7 @@ impl Node for Agent {
     ) {
         let taken = match from {
             Peer::Node(from) => self.take(now.now, from, bytes, out),
-            Peer::Addr(_) => false,
+            Peer::Addr(_) | Peer::V6 { .. } => false,
         };
         self.stats.refused += u64::from(!taken);
     }

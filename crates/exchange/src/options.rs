@@ -15,7 +15,7 @@ use overlay::{
     sealed_link::{Fleet, SealedLink},
     upstream_queue::{Pace, UpstreamConfig},
 };
-use types::{NodeId, limits::DATAGRAM_MAX};
+use types::{NodeId, limits::DATAGRAM_BUILT_MAX};
 
 /// Depth and fan-out of a tree of the same receivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,7 +172,7 @@ impl OverlayOptions {
 
     /// Longest clear datagram.
     pub(crate) fn datagram_max(&self) -> usize {
-        DATAGRAM_MAX - if self.secret.is_some() { seal::OVERHEAD } else { 0 }
+        DATAGRAM_BUILT_MAX - if self.secret.is_some() { seal::OVERHEAD } else { 0 }
     }
 
     /// Longest MoldUDP64 packet, so that it fits a datagram with whatever is added.

@@ -20,7 +20,7 @@ pub struct CertArgs {
     /// Folder of the files; made if it is not there
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
-    /// Further name or address of the doors, beside localhost and 127.0.0.1
+    /// Further name or address of the doors, beside localhost, 127.0.0.1 and ::1
     #[arg(long = "server", value_name = "NAME")]
     pub servers: Vec<String>,
     /// Common name of a client; again for further ones
@@ -52,7 +52,7 @@ pub fn run(args: &CertArgs) -> Result<(), Failure> {
     };
     let server = path("server", "");
     if !server.exists() {
-        let local = ["localhost".to_string(), "127.0.0.1".to_string()];
+        let local = ["localhost", "127.0.0.1", "::1"].map(str::to_string);
         let hosts: Vec<String> = local.into_iter().chain(args.servers.iter().cloned()).collect();
         write(&server, &path("server", ".key"), &authority.sign("fairbell", &hosts, End::Server)?)?;
     }

@@ -4,7 +4,7 @@
 //! front of the edge the certifier (crate `certify`), whose door is the only one that is told. The
 //! prompts go to standard error, the report to standard output and, with `--out`, to a file.
 
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,7 @@ use crate::options::duration;
 use host::config::Config;
 use host::deployment::exchange_config;
 use host::failure::Failure;
-use host::sockets::{io, v4};
+use host::sockets::io;
 
 /// Options of `fairbell certify`.
 #[derive(Args, Clone, Debug)]
@@ -45,7 +45,7 @@ pub struct CertifyArgs {
     pub protocol: ProtocolName,
     /// Where the client connects to
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:27900")]
-    pub listen: SocketAddrV4,
+    pub listen: SocketAddr,
     /// The client's user name, 1 to 6 characters
     #[arg(long, value_name = "TEXT", default_value = "CLIENT")]
     pub user: String,
@@ -223,9 +223,9 @@ fn instrument() -> Option<Instrument> {
 }
 
 fn play(args: &CertifyArgs) -> Result<Report, Failure> {
-    let door = TcpListener::bind(args.listen)
+    let door = host::sockets::listener(args.listen)
         .map_err(|error| Failure::Run(format!("TCP {}: {error}", args.listen)))?;
-    let client_door = v4(door.local_addr().map_err(io)?)?;
+    let client_door = door.local_addr().map_err(io)?;
     let of = host(args, door)?;
     let exchange = of.handle();
     eprintln!("{}", welcome(args, client_door));
@@ -311,7 +311,7 @@ fn host(args: &CertifyArgs, door: TcpListener) -> Result<Loop<Host>, Failure> {
     let (sockets, sink) = ([udp()?, udp()?], udp()?);
     let mut known = Vec::new();
     for (index, socket) in (0..).zip(&sockets) {
-        known.push((NodeId(index), v4(socket.local_addr().map_err(io)?)?));
+        known.push((NodeId(index), socket.local_addr().map_err(io)?));
     }
     let directory = Directory::new(&known).map_err(|error| Failure::Run(error.to_string()))?;
     let habits = LoopConfig { local_delivery: true, ..LoopConfig::default() };
@@ -319,11 +319,11 @@ fn host(args: &CertifyArgs, door: TcpListener) -> Result<Loop<Host>, Failure> {
     let tcp = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io);
     let doors = [tcp()?, tcp()?];
     let [ouch, fix] = [
-        peer_addr(v4(doors[0].local_addr().map_err(io)?)?),
-        peer_addr(v4(doors[1].local_addr().map_err(io)?)?),
+        peer_addr(doors[0].local_addr().map_err(io)?),
+        peer_addr(doors[1].local_addr().map_err(io)?),
     ];
     // Nobody reads what is released; the socket stays open.
-    let feed = peer_addr(v4(sink.local_addr().map_err(io)?)?);
+    let feed = peer_addr(sink.local_addr().map_err(io)?);
     let nodes = deploy(&exchange, host::deployment::life()?, |_| feed)
         .map_err(|e| Failure::Usage(e.to_string()))?;
     let mut doors = Some(doors);
@@ -368,7 +368,7 @@ fn tls(args: &CertifyArgs) -> Result<Option<ServerTls>, Failure> {
     tls.map(Some).map_err(|error| Failure::Usage(format!("--tls: {error}")))
 }
 
-fn welcome(args: &CertifyArgs, door: SocketAddrV4) -> String {
+fn welcome(args: &CertifyArgs, door: SocketAddr) -> String {
     let tls = if args.tls.is_some() { "TLS 1.3, " } else { "" };
     let terms = format!("{tls}instrument {SYMBOL}, tick 0.01, any price, whole lots");
     match args.protocol {

@@ -3,7 +3,7 @@
 //! A subscription door names the edges, least loaded first, with their sessions and requests a second.
 //! Each client goes where there is least to do by then: what the clients before it bring counts, too.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use host::failure::Failure;
 use host::subscriber::Session;
@@ -14,7 +14,7 @@ use wire::subscription::EdgeLoad;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Doors {
     /// The doors of all edges that were named, least loaded first.
-    pub at: Vec<SocketAddrV4>,
+    pub at: Vec<SocketAddr>,
     /// By client.
     pub first: Vec<usize>,
 }
@@ -36,7 +36,7 @@ impl Doors {
             match edges(place, login, tls) {
                 Ok(edges) => {
                     let door = |edge: &EdgeLoad| {
-                        crate::load::resolve(&format!("{}:{}", edge.host, pick(edge)))
+                        crate::load::resolve(&host::sockets::with_port(&edge.host, pick(edge)))
                     };
                     let at = edges.iter().map(door).collect::<Result<_, _>>()?;
                     return Ok(Doors { at, first: spread(&edges, clients, rate) });

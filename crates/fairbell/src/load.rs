@@ -1,7 +1,7 @@
 //! `fairbell load`: order load for any OUCH or FIX door, with exactly-once accounting.
 
 use std::io::Write as _;
-use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -179,7 +179,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
 fn doors(args: &LoadArgs) -> Result<Doors, Failure> {
     let clients = args.clients as usize;
     if args.least_loaded.is_empty() {
-        let at: Vec<SocketAddrV4> =
+        let at: Vec<SocketAddr> =
             args.addresses.iter().map(|text| resolve(text)).collect::<Result<_, _>>()?;
         let first = (0..clients).map(|client| client % at.len().max(1)).collect();
         return Ok(Doors { at, first });
@@ -241,18 +241,13 @@ fn run_name(now: Nanos) -> String {
     (0..4).rev().map(|place| digit(tenths / 36u64.pow(place))).collect()
 }
 
-/// Where `--address` is, as its name resolves now.
+/// Where `--address` is, as its name resolves now; of a name with both versions of IP the IPv4 address.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn resolve(text: &str) -> Result<SocketAddrV4, Failure> {
-    let bad = |why: String| Failure::Usage(format!("--address: {text:?}: {why}"));
-    let mut found = text.to_socket_addrs().map_err(|error| bad(error.to_string()))?;
-    let v4 = found.find_map(|addr| match addr {
-        SocketAddr::V4(v4) => Some(v4),
-        SocketAddr::V6(_) => None,
-    });
-    v4.ok_or_else(|| bad("no IPv4 address".to_string()))
+pub fn resolve(text: &str) -> Result<SocketAddr, Failure> {
+    let bad = |error| Failure::Usage(format!("--address: {text:?}: {error}"));
+    host::sockets::resolve(text).map_err(bad)
 }
 
 /// `{n}`, `{nn}`, ... replaced by the number, padded to as many digits.
@@ -386,13 +381,13 @@ fn played_s(load: &Load) -> f64 {
 }
 
 /// How many clients begin at each door, in the order of the doors.
-fn beginning(doors: &Doors) -> impl Iterator<Item = (SocketAddrV4, usize)> {
+fn beginning(doors: &Doors) -> impl Iterator<Item = (SocketAddr, usize)> {
     let clients = |place| doors.first.iter().filter(move |first| **first == place).count();
     doors.at.iter().enumerate().map(move |(place, at)| (*at, clients(place)))
 }
 
 fn document(args: &LoadArgs, doors: &Doors, load: &Load, all: &Recorder) -> serde_json::Value {
-    let door = |(at, clients): (SocketAddrV4, usize)| serde_json::json!({ "address": at.to_string(), "clients": clients });
+    let door = |(at, clients): (SocketAddr, usize)| serde_json::json!({ "address": at.to_string(), "clients": clients });
     let doors: Vec<_> = beginning(doors).map(door).collect();
 
     let counts = load.counts();

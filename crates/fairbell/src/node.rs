@@ -1,6 +1,6 @@
 //! `fairbell node`: one machine of a venue, as `cluster.toml` has it.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -41,7 +41,7 @@ pub struct NodeArgs {
     pub traces: bool,
     /// On trial: the streams of root N are reached at this address
     #[arg(long = "link", value_name = "N=ADDRESS", value_parser = link, hide = true)]
-    pub links: Vec<(u8, SocketAddrV4)>,
+    pub links: Vec<(u8, SocketAddr)>,
     /// On trial: places at a root's doors go to the first who come
     #[arg(long, hide = true)]
     pub first_come: bool,
@@ -60,7 +60,7 @@ pub struct NodeArgs {
     pub virtual_jump_us: Option<u64>,
 }
 
-fn link(text: &str) -> Result<(u8, SocketAddrV4), String> {
+fn link(text: &str) -> Result<(u8, SocketAddr), String> {
     let (number, at) = text.split_once('=').ok_or("N=ADDRESS is needed")?;
     let number = number.parse().map_err(|error| format!("{number}: {error}"))?;
     Ok((number, at.parse().map_err(|error| format!("{at}: {error}"))?))

@@ -50,6 +50,8 @@ impl TlsArgs {
         let Some(authorities) = self.ca.as_ref().filter(|_| self.tls) else { return Ok(None) };
         let own = self.cert.as_deref().zip(self.key.as_deref());
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        // An IPv6 address stands in brackets before a port, and without them in a certificate.
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let name = self.server_name.as_deref().unwrap_or(host);
         host::tls::client(authorities, own, name).map(Some)
     }

@@ -4,7 +4,7 @@
 //! agents run here, each on a loopback address of its own, and get the delays of a synthetic cloud whose
 //! stragglers are known. Results go to a folder: JSON, Markdown, one HTML page, drawings as SVG.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ const CONTROLLER: NodeId = NodeId(u16::MAX);
 pub struct AgentArgs {
     /// IPv4 address and port: control over TCP, probes over UDP
     #[arg(long, value_name = "ADDR:PORT")]
-    pub listen: SocketAddrV4,
+    pub listen: SocketAddr,
     /// File with the secret that controller and agents share, at least 16 bytes
     #[arg(long, value_name = "FILE")]
     pub key_file: PathBuf,
@@ -229,25 +229,22 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     }
 }
 
-fn addresses(experiment: &Experiment) -> Result<Vec<u64>, Failure> {
+fn addresses(experiment: &Experiment) -> Result<Vec<SocketAddr>, Failure> {
     let parse = |agent: &planner::schema::Agent| {
-        let address: SocketAddrV4 = agent.address.parse().map_err(|_| {
-            Failure::Usage(format!("agent {}: {:?} is no IPv4:port", agent.name, agent.address))
-        })?;
-        Ok(packed(address))
+        agent.address.parse().map_err(|_| {
+            Failure::Usage(format!(
+                "agent {}: {:?} is no address and port like 10.0.0.1:7400 or [fd00::1]:7400",
+                agent.name, agent.address
+            ))
+        })
     };
     experiment.agents.iter().map(parse).collect()
-}
-
-/// As nodes have it: `IPv4 << 16 | port`.
-fn packed(address: SocketAddrV4) -> u64 {
-    u64::from(address.ip().to_bits()) << 16 | u64::from(address.port())
 }
 
 /// Carries an experiment out with agents that run already.
 fn control(
     experiment: Experiment,
-    addresses: Vec<u64>,
+    addresses: Vec<SocketAddr>,
     key: Key,
     stop: &Arc<AtomicBool>,
 ) -> Result<Results, Failure> {

@@ -3,7 +3,7 @@
 //! A session at the edge's subscription door has the feed sent here; a listener builds the books and
 //! repairs what the network lost. When the session ends the next edge is asked, and the books go on.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -14,14 +14,14 @@ use clap::Args;
 use feed::{CatchUpConfig, ListenerConfig, ListenerCounters, Subscriber};
 use host::failure::Failure;
 use host::feed_ring::{self, RingCounters, RingListener};
-use host::sockets::{io, v4};
+use host::sockets::{ANYWHERE, io, udp_anywhere};
 use host::subscriber::{Session, hear};
 use net::packet_ring::PacketRingReader;
 use net::{Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy, peer_addr};
 use serde_json::{Value, json};
 use types::{Channel, FeedSeq, NodeId, Peer, Side};
 use wire::moldudp;
-use wire::subscription::{EdgeLoad, NOWHERE, Subscribed, Way};
+use wire::subscription::{EdgeLoad, NOWHERE, NOWHERE_V6, Subscribed, Way};
 
 use crate::options::{TlsArgs, duration};
 use crate::report::numbers;
@@ -45,12 +45,13 @@ pub struct SubscribeArgs {
     /// TLS with the doors.
     #[command(flatten)]
     pub tls: TlsArgs,
-    /// Where to hear the feed; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:0")]
-    pub listen: SocketAddrV4,
+    /// Where to hear the feed, of the door's version of IP; port 0 takes a free one. Without it a free
+    /// port of every address
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
     /// Have it sent to this multicast group of the edge instead
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "listen")]
-    pub group: Option<SocketAddrV4>,
+    pub group: Option<SocketAddr>,
     /// Read it from the edge's ring in shared memory instead; on the edge's machine only
     #[arg(long, conflicts_with = "group")]
     pub ring: bool,
@@ -89,7 +90,7 @@ pub fn run(args: &SubscribeArgs) -> Result<(), Failure> {
     let places = args.addresses.iter().map(|text| crate::load::resolve(text));
     let places = places.collect::<Result<Vec<_>, Failure>>()?;
     let tls = args.tls.client(args.addresses.first().map_or("", String::as_str))?;
-    let open = |at: SocketAddrV4| Session::open(at, (user, password), tls.as_ref());
+    let open = |at: SocketAddr| Session::open(at, (user, password), tls.as_ref());
     let first = first_of(&places, &open)?;
     if args.edges {
         let (age_ms, edges) = first.edges();
@@ -101,8 +102,8 @@ pub fn run(args: &SubscribeArgs) -> Result<(), Failure> {
 
 /// A session at the first door that lets us in.
 fn first_of(
-    places: &[SocketAddrV4],
-    open: &impl Fn(SocketAddrV4) -> Result<Session, Failure>,
+    places: &[SocketAddr],
+    open: &impl Fn(SocketAddr) -> Result<Session, Failure>,
 ) -> Result<Session, Failure> {
     let mut last = Failure::Usage("--address: none".to_string());
     for at in places {
@@ -197,7 +198,7 @@ impl Seen {
         )
     }
 
-    fn json(&self, edge: SocketAddrV4, sessions: u64) -> Value {
+    fn json(&self, edge: SocketAddr, sessions: u64) -> Value {
         let side = |level: &Option<feed::Level>| {
             level.map(|level| {
                 json!({ "price": level.price.to_string(), "lots": level.qty.0,
@@ -252,20 +253,31 @@ fn settings(args: &SubscribeArgs, told: &Subscribed) -> ListenerConfig {
 
 fn follow(
     args: &SubscribeArgs,
-    places: &[SocketAddrV4],
+    places: &[SocketAddr],
     mut session: Session,
-    open: &impl Fn(SocketAddrV4) -> Result<Session, Failure>,
+    open: &impl Fn(SocketAddr) -> Result<Session, Failure>,
 ) -> Result<(), Failure> {
-    let socket = hear(args.listen, args.group, session.local()).map_err(io)?;
-    let heard = v4(socket.local_addr().map_err(io)?)?;
+    let socket = match args.listen {
+        None if args.group.is_none() => udp_anywhere(),
+        listen => hear(listen.unwrap_or(ANYWHERE), args.group, session.local()),
+    };
+    let socket = socket.map_err(io)?;
+    let heard = socket.local_addr().map_err(io)?;
     let subscribe = |session: &mut Session| {
+        let (own, at) = (session.local(), session.at());
+        let hears_all = heard.ip() == Ipv6Addr::UNSPECIFIED;
         let told = match args.group {
+            _ if args.ring && own.is_ipv6() => session.subscribe(Way::Ring, NOWHERE_V6),
             _ if args.ring => session.subscribe(Way::Ring, NOWHERE),
             Some(group) => session.subscribe(Way::Group, group),
-            None => {
-                let own: Ipv4Addr = session.local();
-                session.subscribe(Way::Unicast, SocketAddrV4::new(own, heard.port()))
+            None if !hears_all && own.is_ipv6() != heard.is_ipv6() => {
+                return Err(Failure::Usage(format!(
+                    "--listen {}: the feed of {at} comes to {own}: listen at an address of that \
+                     version of IP, or at [::], which is both",
+                    heard.ip()
+                )));
             }
+            None => session.subscribe(Way::Unicast, SocketAddr::new(own, heard.port())),
         }?;
         let ring = told.ring.as_ref().map(feed_ring::open).transpose()?;
         Ok(Granted { told, ring })
@@ -323,8 +335,8 @@ fn first_messages(told: &Subscribed) -> Vec<u64> {
 
 /// Another subscription, at whichever edge lets us in; the first that failed is asked again at last.
 fn again(
-    places: &[SocketAddrV4],
-    open: &impl Fn(SocketAddrV4) -> Result<Session, Failure>,
+    places: &[SocketAddr],
+    open: &impl Fn(SocketAddr) -> Result<Session, Failure>,
     subscribe: &impl Fn(&mut Session) -> Result<Granted, Failure>,
     wanted: &impl Fn() -> bool,
 ) -> Result<(Session, Granted), Failure> {
@@ -365,7 +377,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    fn show(&mut self, edge: SocketAddrV4, last: bool) {
+    fn show(&mut self, edge: SocketAddr, last: bool) {
         if !last && self.at.elapsed() < LINE_EVERY {
             return;
         }

@@ -7,7 +7,7 @@
 //! over ([`Gateway::take_subscription`]), and is told what came of it. Bounded: connections of an
 //! account, requests of a connection, time without a subscription.
 
-use core::net::SocketAddrV4;
+use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
 
 use types::{AccountId, Address, ClockReading, ConnId, Nanos, Outbox, Peer};
@@ -31,17 +31,19 @@ const EDGES_AGE_MAX_NS: u64 = 5 * Nanos::SECOND;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubscriptionTerms {
     /// Groups that may be asked for.
-    pub groups: Vec<SocketAddrV4>,
+    pub groups: Vec<SocketAddr>,
     /// Connections of an account at once.
     pub per_account: usize,
-    /// Where unicast is sent from; no address (0.0.0.0): from the one that the client connected to.
-    pub from: SocketAddrV4,
-    /// Where groups are sent from.
-    pub from_for_groups: SocketAddrV4,
-    /// Retransmission servers.
-    pub repair: Vec<SocketAddrV4>,
-    /// Snapshot servers, the nearest first.
-    pub snapshots: Vec<SocketAddrV4>,
+    /// Where unicast is sent from; no address (0.0.0.0, or `::`): from the one that the client connected
+    /// to.
+    pub from: SocketAddr,
+    /// Where groups are sent from, for each version of IP that there are groups of.
+    pub from_for_groups: Vec<SocketAddr>,
+    /// Retransmission servers, at every address that they have. Subscribers are told those of their
+    /// own version of IP.
+    pub repair: Vec<SocketAddr>,
+    /// Snapshot servers, the nearest first, in the same manner.
+    pub snapshots: Vec<SocketAddr>,
     /// The ring in shared memory that all packets are written into, if there is one.
     pub ring: Option<Ring>,
 }
@@ -116,7 +118,7 @@ struct Subscriber {
     requests: Bucket,
     /// When it has to have subscribed.
     idle_at: Nanos,
-    to: Option<(Way, SocketAddrV4)>,
+    to: Option<(Way, SocketAddr)>,
     /// Granted: the feed goes there.
     is_served: bool,
 }
@@ -170,11 +172,17 @@ impl Default for SubscriptionDoor {
     }
 }
 
-fn peer(way: Way, place: SocketAddrV4) -> Peer {
+fn peer(way: Way, place: SocketAddr) -> Peer {
     match way {
-        Way::Unicast | Way::Group => Peer::v4(place.ip().to_bits(), place.port()),
+        Way::Unicast | Way::Group => Peer::from(place),
         Way::Ring => Peer::RING,
     }
+}
+
+/// Whether the feed can be sent there: an address that means something else on every segment can't be
+/// told without the segment.
+fn is_plain(ip: IpAddr) -> bool {
+    !matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
 impl SubscriptionDoor {
@@ -297,12 +305,14 @@ impl SubscriptionDoor {
             Request::Edges => return subscriber.say(now, conn, &edges, out),
             Request::Subscribe { way, to } => (way, to),
         };
-        let own = context.access.address(conn) == Some(Address::v4(to.ip().to_bits()));
+        let own = context.access.address(conn) == Some(Address::from(to.ip()));
         let permitted = terms.as_ref().is_some_and(|terms| terms.groups.contains(&to));
         let has_ring = terms.as_ref().is_some_and(|terms| terms.ring.is_some());
         let refused = match way {
             _ if subscriber.to.is_some() => Some(SubscriptionRefusal::Twice),
-            Way::Unicast if !own || to.port() == 0 => Some(SubscriptionRefusal::NotYours),
+            Way::Unicast if !own || to.port() == 0 || !is_plain(to.ip()) => {
+                Some(SubscriptionRefusal::NotYours)
+            }
             Way::Group if !permitted => Some(SubscriptionRefusal::Group),
             Way::Ring if !has_ring => Some(SubscriptionRefusal::Ring),
             _ => None,
@@ -450,7 +460,11 @@ impl Gateway {
                     to,
                     from: match way {
                         Way::Unicast | Way::Ring => terms.from,
-                        Way::Group => terms.from_for_groups,
+                        Way::Group => {
+                            let same = |from: &&SocketAddr| from.is_ipv4() == to.is_ipv4();
+                            let from = terms.from_for_groups.iter().find(same);
+                            from.copied().unwrap_or(terms.from)
+                        }
                     },
                     midnight_ns,
                     streams,

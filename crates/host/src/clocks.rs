@@ -5,7 +5,7 @@
 //! get the agents' readings and bounds, so hold-and-release waits for the largest bound of the
 //! fleet. Everything is on one machine, so the errors are known, too.
 
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -115,12 +115,10 @@ impl Clocks {
         let io = |error: std::io::Error| Failure::Run(format!("clock.source: {error}"));
         let members = [0, 1, 2].map(NodeId);
         let mut sockets = Vec::new();
-        let mut addresses: Vec<(NodeId, SocketAddrV4)> = Vec::new();
+        let mut addresses: Vec<(NodeId, SocketAddr)> = Vec::new();
         for id in members {
             let socket = UdpSocket::bind(("127.0.0.1", 0)).map_err(io)?;
-            if let std::net::SocketAddr::V4(address) = socket.local_addr().map_err(io)? {
-                addresses.push((id, address));
-            }
+            addresses.push((id, socket.local_addr().map_err(io)?));
             sockets.push(socket);
         }
         let directory = Directory::new(&addresses)

@@ -4,7 +4,7 @@
 //! thread per node would saturate two cores, so nodes share loops: the root with the proxies, the
 //! edges (receivers and gateways), and the outside world (participants and listeners).
 
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::feed_ring;
 use crate::group::{Group, Rest};
 use crate::journal::kept::{Inputs, Kept};
-use crate::sockets::{io, v4};
+use crate::sockets::{self, io};
 use crate::spill;
 
 /// The input log's file, in its folder.
@@ -69,19 +69,19 @@ pub struct Writing {
 /// Where users connect.
 pub struct Addresses {
     /// OUCH over SoupBinTCP, one gateway per receiver.
-    pub gateways: Vec<SocketAddrV4>,
+    pub gateways: Vec<SocketAddr>,
     /// FIX, one gateway per receiver.
-    pub fix: Vec<SocketAddrV4>,
+    pub fix: Vec<SocketAddr>,
     /// Subscriptions to the feed over SoupBinTCP, one gateway per receiver.
-    pub subscriptions: Vec<SocketAddrV4>,
+    pub subscriptions: Vec<SocketAddr>,
     /// MoldUDP64 retransmission servers: each replica's.
-    pub retransmission: Vec<SocketAddrV4>,
+    pub retransmission: Vec<SocketAddr>,
     /// Snapshots of the books over SoupBinTCP.
-    pub snapshots: SocketAddrV4,
+    pub snapshots: SocketAddr,
     /// Where receiver 1 sends a copy of what it releases, for whoever listens there.
-    pub feed_copy: SocketAddrV4,
+    pub feed_copy: SocketAddr,
     /// Where it sends it from: what comes from elsewhere is not the feed.
-    pub feed_from: SocketAddrV4,
+    pub feed_from: SocketAddr,
 }
 
 /// What whoever builds an exchange wants otherwise than usual.
@@ -299,38 +299,50 @@ pub fn plan(
     // Before any of them is opened.
     let (own, wanted) = (own_descriptors(&tree, config), LoopConfig::default().accepted_max);
     let each = crate::limits::connections(own, receivers.len() as u64, wanted as u64)?;
-    let overlay = many(tree.topology.id_end(), |_| bind_udp(0, 0))?;
-    let feed = bind_udp(base, FEED_PORT)?;
-    let listening = many(receivers.len(), |n| bind_udp(base, LISTEN_PORTS + n))?;
+    let door = config.doors.address().unwrap_or(Ipv4Addr::LOCALHOST.into());
+    // All else is on the loopback interface, with the doors' version of IP, so that the feed gets to whoever
+    // comes from there; doors open to both have it sent from a socket of both.
+    let inside: IpAddr = match door {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    let release_on = if door == IpAddr::from(Ipv6Addr::UNSPECIFIED) { door } else { inside };
+    let overlay = many(tree.topology.id_end(), |_| bind_udp(inside, 0, 0))?;
+    let feed = bind_udp(inside, base, FEED_PORT)?;
+    let listening = many(receivers.len(), |n| bind_udp(inside, base, LISTEN_PORTS + n))?;
     // Receivers release from these; whoever listens on another one's word takes nothing else.
     let releasing = many(receivers.len(), |n| match n {
-        0 => bind_udp(base, RELEASE_PORT),
-        _ => bind_udp(0, 0),
+        0 => bind_udp(release_on, base, RELEASE_PORT),
+        _ => bind_udp(release_on, 0, 0),
     })?;
-    let mut sources: Vec<Peer> = releasing.iter().map(peer).collect::<Result<_, _>>()?;
-    let door = config.doors.address().unwrap_or(Ipv4Addr::LOCALHOST);
+    let seen = |socket: &UdpSocket| {
+        let port = socket.local_addr().map_err(io)?.port();
+        Ok::<_, Failure>(SocketAddr::new(inside, port))
+    };
+    let mut sources: Vec<Peer> =
+        releasing.iter().map(|own| seen(own).map(net::peer_addr)).collect::<Result<_, _>>()?;
     let tls = crate::tls::doors(&config.doors)?;
     let entries = many(receivers.len(), |n| bind_tcp(door, base, ENTRY_PORTS + n))?;
-    let serving = bind_tcp(Ipv4Addr::LOCALHOST, base, SNAPSHOT_PORT)?;
+    let serving = bind_tcp(inside, base, SNAPSHOT_PORT)?;
     let fix = many(receivers.len(), |n| bind_tcp(door, base, FIX_PORTS + n))?;
     let subscribing = many(receivers.len(), |n| bind_tcp(door, base, SUBSCRIPTION_PORTS + n))?;
-    let place = |entry: &TcpListener| v4(entry.local_addr().map_err(io)?);
+    let place = |entry: &TcpListener| entry.local_addr().map_err(io);
     let places = |entries: &[TcpListener]| entries.iter().map(place).collect::<Result<_, _>>();
     let mut addresses = Addresses {
-        snapshots: v4(serving.local_addr().map_err(io)?)?,
+        snapshots: serving.local_addr().map_err(io)?,
         gateways: places(&entries)?,
         fix: places(&fix)?,
         subscriptions: places(&subscribing)?,
-        retransmission: vec![v4(feed.local_addr().map_err(io)?)?],
+        retransmission: vec![feed.local_addr().map_err(io)?],
         feed_from: match releasing.first() {
-            Some(first) => v4(first.local_addr().map_err(io)?)?,
-            None => address(base, RELEASE_PORT),
+            Some(first) => seen(first)?,
+            None => address(inside, base, RELEASE_PORT),
         },
         feed_copy: match base {
             // Bound and let go: a free port for a listener that may come later.
-            0 => v4(bind_udp(0, 0)?.local_addr().map_err(io)?)?,
+            0 => bind_udp(inside, 0, 0)?.local_addr().map_err(io)?,
             // Perhaps somebody listens there already.
-            _ => address(base, COPY_PORT),
+            _ => address(inside, base, COPY_PORT),
         },
     };
     let mut feed_of: Vec<Peer> = listening.iter().map(peer).collect::<Result<_, _>>()?;
@@ -340,7 +352,7 @@ pub fn plan(
     let gateways: Vec<Peer> = addresses.gateways.iter().map(|addr| net::peer_addr(*addr)).collect();
 
     let entry = |(index, socket): (usize, &UdpSocket)| {
-        v4(socket.local_addr().map_err(io)?).map(|addr| (NodeId(index as u16), addr))
+        socket.local_addr().map_err(io).map(|addr| (NodeId(index as u16), addr))
     };
     let known = overlay.iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
     let (mut overlay, mut feed) = (overlay.into_iter().enumerate(), Some(feed));
@@ -387,7 +399,7 @@ pub fn plan(
         }
         let mut ring = None;
         let released =
-            || releasing.as_slice().first().map(|socket| v4(socket.local_addr().map_err(io)?));
+            || releasing.as_slice().first().map(|socket| socket.local_addr().map_err(io));
         if let Some(edge) = role.as_edge_mut()
             && let Some(from) = released().transpose()?
         {
@@ -458,13 +470,13 @@ pub fn plan(
 fn subscription_terms(
     config: &Config,
     addresses: &Addresses,
-    from: SocketAddrV4,
+    from: SocketAddr,
 ) -> SubscriptionTerms {
     SubscriptionTerms {
         groups: Vec::new(),
         per_account: config.doors.subscriptions as usize,
         from,
-        from_for_groups: from,
+        from_for_groups: Vec::new(),
         repair: addresses.retransmission.clone(),
         snapshots: vec![addresses.snapshots],
         ring: None,
@@ -582,27 +594,26 @@ fn many<T>(count: usize, make: impl Fn(u16) -> Result<T, Failure>) -> Result<Vec
     (0..count).map(|index| make(index as u16)).collect()
 }
 
-fn address(base: u32, offset: u16) -> SocketAddrV4 {
-    let port = if base == 0 { 0 } else { base as u16 + offset };
-    SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)
+fn address(on: IpAddr, base: u32, offset: u16) -> SocketAddr {
+    SocketAddr::new(on, if base == 0 { 0 } else { base as u16 + offset })
 }
 
-/// Binds a port so far from the first one, or a free one.
-pub fn bind_udp(base: u32, offset: u16) -> Result<UdpSocket, Failure> {
-    let addr = address(base, offset);
-    UdpSocket::bind(addr).map_err(|error| in_use("UDP", addr, &error))
+/// Binds a port of an address so far from the first one, or a free one.
+pub fn bind_udp(on: IpAddr, base: u32, offset: u16) -> Result<UdpSocket, Failure> {
+    let addr = address(on, base, offset);
+    sockets::udp(addr).map_err(|error| in_use("UDP", addr, &error))
 }
 
-/// As [`bind_udp`], for TCP on an address.
-pub fn bind_tcp(on: Ipv4Addr, base: u32, offset: u16) -> Result<TcpListener, Failure> {
-    let addr = SocketAddrV4::new(on, address(base, offset).port());
-    TcpListener::bind(addr).map_err(|error| in_use("TCP", addr, &error))
+/// As [`bind_udp`], for TCP.
+pub fn bind_tcp(on: IpAddr, base: u32, offset: u16) -> Result<TcpListener, Failure> {
+    let addr = address(on, base, offset);
+    sockets::listener(addr).map_err(|error| in_use("TCP", addr, &error))
 }
 
-fn in_use(kind: &str, addr: SocketAddrV4, error: &std::io::Error) -> Failure {
+fn in_use(kind: &str, addr: SocketAddr, error: &std::io::Error) -> Failure {
     Failure::Run(format!("{kind} {addr}: {error}; choose other ports with --port-base (0: free)"))
 }
 
 fn peer(socket: &UdpSocket) -> Result<Peer, Failure> {
-    v4(socket.local_addr().map_err(io)?).map(net::peer_addr)
+    socket.local_addr().map_err(io).map(net::peer_addr)
 }

@@ -7,7 +7,7 @@
 //! log.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ use crate::replica::claims;
 use crate::replica::cluster::Cluster;
 use crate::replica::line::RootLine;
 use crate::replica::node::{DiskInputs, Host, Sockets};
-use crate::sockets::{io, v4};
+use crate::sockets::io;
 
 /// The names of the group, in the folder of its journals.
 const NAMES: &str = "cluster.toml";
@@ -70,7 +70,7 @@ pub struct Rest {
     /// The overlay socket and the retransmission server of the first replica.
     pub first: (UdpSocket, UdpSocket),
     /// Overlay sockets of all nodes but the root.
-    pub nodes: Vec<(NodeId, SocketAddrV4)>,
+    pub nodes: Vec<(NodeId, SocketAddr)>,
     /// The replicas' clock.
     pub clock: Clock,
 }
@@ -83,7 +83,7 @@ pub struct Group {
     directory: Directory,
     loops: Vec<LoopHandle<Role>>,
     /// Retransmission servers of all replicas, those in reserve last.
-    pub retransmission: Vec<SocketAddrV4>,
+    pub retransmission: Vec<SocketAddr>,
     /// UDP ports of all replicas.
     pub udp_ports: Vec<u16>,
     /// What there is to say of it.
@@ -100,29 +100,32 @@ impl Group {
         exchange: &mut ExchangeConfig,
         Rest { first, nodes, clock }: Rest,
     ) -> Result<Group, Failure> {
+        let on = first.0.local_addr().map_err(io)?.ip();
         let (count, mut first) = (config.journal.replicas as usize, Some(first));
         let mut sockets = Vec::new();
         for _ in 0..count + config.journal.reserve as usize {
             let (overlay, feed) = match first.take() {
                 Some(first) => first,
-                None => (bind_udp(0, 0)?, bind_udp(0, 0)?),
+                None => (bind_udp(on, 0, 0)?, bind_udp(on, 0, 0)?),
             };
-            let link = bind_tcp(Ipv4Addr::LOCALHOST, 0, 0)?;
+            let link = bind_tcp(on, 0, 0)?;
             sockets.push(Sockets { overlay, feed, link });
         }
-        let claims = bind_udp(0, 0)?;
+        let claims = bind_udp(on, 0, 0)?;
         let begun = was_made(config);
         let file = file(config, clock)?;
         let keys = |node: &NodeEntry| Credentials::folder(&file, &node.name);
         let secret = RootSecret::read(&names(config).with_file_name(KEYS))?.epoch(0)?;
         let mut places =
             sockets.iter().map(Sockets::place).collect::<Result<Vec<_>, _>>()?.into_iter();
+        let first = file.nodes.first();
+        let first = first.ok_or_else(|| Failure::Run("a group of no replicas".to_string()))?;
         let cluster = Cluster {
             nodes: nodes.iter().map(|(node, at)| (node.0, *at)).collect(),
             replicas: places.by_ref().take(count).collect(),
             reserve: places.collect(),
-            claims: vec![v4(claims.local_addr().map_err(io)?)?],
-            ..Cluster::of(&file, &[], secret, Path::new(""))?
+            claims: vec![claims.local_addr().map_err(io)?],
+            ..Cluster::of((&file, first), &[], secret, Path::new(""))?
         };
         cluster.settle(exchange);
         let mut hosts = Vec::new();

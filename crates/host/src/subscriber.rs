@@ -1,34 +1,32 @@
 //! A participant's end of a subscription: the session at an edge's door, for a thread that waits.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use net::{ClientTls, Clock};
-use rustix::net::sockopt::{set_ip_add_membership, set_socket_reuseaddr};
+use rustix::net::sockopt::{set_ip_add_membership, set_ipv6_add_membership, set_socket_reuseaddr};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use types::Nanos;
 use wire::soupbin::{ClientEvent, ClientSession, RejectCode, ServerPacket};
 use wire::subscription::{Answer, EdgeLoad, Request, Subscribed, Way};
 
 use crate::failure::Failure;
-use crate::sockets::connect_from;
+use crate::sockets::{ANYWHERE, connect_from, interface_of, udp};
 
 /// How long an edge may take to be reached, and to answer: a hashed password waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a call waits for news.
 const TURN: Duration = Duration::from_millis(50);
-/// Any address of this machine.
-const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
 /// A session that is logged on.
 pub struct Session {
-    at: SocketAddrV4,
-    local: Ipv4Addr,
+    at: SocketAddr,
+    local: IpAddr,
     stream: Box<dyn Stream>,
     soup: ClientSession,
     clock: Clock,
@@ -43,19 +41,16 @@ impl Session {
     /// # Errors
     /// The door is not reached, or refuses; why.
     pub fn open(
-        at: SocketAddrV4,
+        at: SocketAddr,
         (user, password): (&str, &str),
         tls: Option<&ClientTls>,
     ) -> Result<Session, Failure> {
         let failed = |error: std::io::Error| Failure::Run(format!("{at}: {error}"));
         let soup = ClientSession::new(user, password);
         let soup = soup.map_err(|error| Failure::Usage(format!("--login: {error}")))?;
-        let stream = Arc::new(connect_from(ANY, at, PATIENCE).map_err(failed)?);
+        let stream = Arc::new(connect_from(ANYWHERE, at, PATIENCE).map_err(failed)?);
         stream.set_nodelay(true).map_err(failed)?;
-        let local = match stream.local_addr().map_err(failed)?.ip() {
-            IpAddr::V4(ip) => ip,
-            IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
-        };
+        let local = stream.local_addr().map_err(failed)?.ip().to_canonical();
         let until = Instant::now() + PATIENCE;
         let sealed = tls.map(|tls| tls.connect(Arc::clone(&stream), until)).transpose();
         let sealed = sealed.map_err(failed)?;
@@ -76,12 +71,12 @@ impl Session {
     }
 
     /// The door.
-    pub fn at(&self) -> SocketAddrV4 {
+    pub fn at(&self) -> SocketAddr {
         self.at
     }
 
     /// The address of this machine that the door sees.
-    pub fn local(&self) -> Ipv4Addr {
+    pub fn local(&self) -> IpAddr {
         self.local
     }
 
@@ -95,12 +90,12 @@ impl Session {
     ///
     /// # Errors
     /// The door refuses, or the session ends.
-    pub fn subscribe(&mut self, way: Way, to: SocketAddrV4) -> Result<Subscribed, Failure> {
+    pub fn subscribe(&mut self, way: Way, to: SocketAddr) -> Result<Subscribed, Failure> {
         self.ask(Request::Subscribe { way, to })?;
         match self.take(|answer| !matches!(answer, Answer::Edges(..)))? {
             Answer::Subscribed(mut subscribed) => {
                 if subscribed.from.ip().is_unspecified() {
-                    subscribed.from.set_ip(*self.at.ip());
+                    subscribed.from.set_ip(self.at.ip());
                 }
                 Ok(subscribed)
             }
@@ -238,14 +233,25 @@ fn said(bytes: &[u8]) -> Option<String> {
 /// # Errors
 /// The system's.
 pub fn hear(
-    on: SocketAddrV4,
-    group: Option<SocketAddrV4>,
-    local: Ipv4Addr,
+    on: SocketAddr,
+    group: Option<SocketAddr>,
+    local: IpAddr,
 ) -> std::io::Result<UdpSocket> {
-    let Some(group) = group else { return UdpSocket::bind(on) };
-    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let Some(group) = group else { return udp(on) };
+    let family = if group.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     set_socket_reuseaddr(&socket, true)?;
     rustix::net::bind(&socket, &group)?;
-    set_ip_add_membership(&socket, group.ip(), &local)?;
+    match (group.ip(), local) {
+        (IpAddr::V4(group), IpAddr::V4(local)) => set_ip_add_membership(&socket, &group, &local)?,
+        (IpAddr::V6(group), IpAddr::V6(local)) => {
+            set_ipv6_add_membership(&socket, &group, interface_of(local)?)?;
+        }
+        // The address of another version says nothing of the segment: the system's first one.
+        (IpAddr::V4(group), IpAddr::V6(_)) => {
+            set_ip_add_membership(&socket, &group, &Ipv4Addr::UNSPECIFIED)?;
+        }
+        (IpAddr::V6(group), IpAddr::V4(_)) => set_ipv6_add_membership(&socket, &group, 0)?,
+    }
     Ok(UdpSocket::from(socket))
 }

@@ -113,7 +113,7 @@ fn a_lone_replica_opens_and_closes_its_day_by_its_calendar() {
     let secret = RootSecret::read(&keys).and_then(|secret| secret.epoch(0)).expect("a secret");
     let cluster = Cluster {
         replicas: vec![sockets().place().expect("addresses")],
-        ..Cluster::of(&file, &[], secret, &keys).expect("a group")
+        ..Cluster::of((&file, &file.nodes[0]), &[], secret, &keys).expect("a group")
     };
 
     let seen = life(&config, &cluster, &dir, PATIENCE);

@@ -172,7 +172,7 @@ impl Drop for Venue {
 
 impl Venue {
     /// The subscription door of a machine.
-    fn door(&self, name: &str) -> std::net::SocketAddrV4 {
+    fn door(&self, name: &str) -> std::net::SocketAddr {
         let (_, node) = self.file.node(name).expect("there");
         self.file.at(node, Port::Subscriptions).expect("an address")
     }
@@ -188,10 +188,10 @@ impl Venue {
 }
 
 /// A socket for the feed, and where it is.
-fn ear() -> (UdpSocket, std::net::SocketAddrV4) {
+fn ear() -> (UdpSocket, std::net::SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     socket.set_read_timeout(Some(Duration::from_secs(3))).expect("set");
-    let at = host::sockets::v4(socket.local_addr().expect("an address")).expect("IPv4");
+    let at = socket.local_addr().expect("an address");
     (socket, at)
 }
 
@@ -242,7 +242,7 @@ fn participants_subscribe_at_their_edge_and_are_told_which_is_least_loaded() {
     assert!(why(wrong).contains("login is refused"));
     let mut session = venue.subscribe("edge-1", "FLOW01").expect("logged on");
     let (socket, to) = ear();
-    let foreign = std::net::SocketAddrV4::new([127, 0, 0, 2].into(), to.port());
+    let foreign = std::net::SocketAddr::new([127, 0, 0, 2].into(), to.port());
     let refused = session.subscribe(Way::Unicast, foreign).expect_err("another address");
     assert!(refused.to_string().contains("not the address"), "{refused}");
     let refused = session.subscribe(Way::Group, "239.7.7.8:17107".parse().expect("a group"));
@@ -251,7 +251,7 @@ fn participants_subscribe_at_their_edge_and_are_told_which_is_least_loaded() {
     assert_eq!((told.to, told.streams.len(), told.repair.len()), (to, 1, 1));
     // Nobody trades; heartbeats go the same way, from where it was told, with the number it was told.
     let (from, bytes) = packet(&socket).expect("the feed");
-    assert_eq!(from, told.from.into());
+    assert_eq!(from, told.from);
     let first = wire::moldudp::Packet::parse(&bytes).expect("a packet");
     assert_eq!((first.session().0, first.seq()), told.streams[0]);
     // The server that it was told of repairs what came before: a padded request needs no token.
@@ -269,7 +269,7 @@ fn participants_subscribe_at_their_edge_and_are_told_which_is_least_loaded() {
     heard.set_read_timeout(Some(Duration::from_secs(3))).expect("set");
     let told = second.subscribe(Way::Group, group).expect("granted");
     let (from, by_group) = packet(&heard).expect("the feed");
-    assert_eq!(from, told.from.into());
+    assert_eq!(from, told.from);
     let same = || packet(&socket).is_some_and(|(_, bytes)| bytes == by_group);
     assert!((0..50).any(|_| same()), "the same bytes");
     // More than the account may have at once.

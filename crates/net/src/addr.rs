@@ -1,45 +1,31 @@
-//! Who is where: peers as IPv4 addresses and back.
+//! Who is where: peers as addresses of sockets and back.
 //!
-//! A [`Peer::Addr`] is `address << 16 | port`. A [`Peer::Node`] is looked up in the [`Directory`],
+//! An address has one name among nodes ([`Peer::at`]), whichever socket saw it: one that hears both
+//! versions of IP sees IPv4 mapped into IPv6. A [`Peer::Node`] is looked up in the [`Directory`],
 //! which the composer fills after binding every node's overlay socket and before the first loop
 //! starts; it does not change afterwards, but for a node that is at one of several places: the root
 //! of a group, whose [`LeaderEndpoint`] says where it is now.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use types::{Address, NodeId, Peer};
 
 /// The peer behind an address that is no node of the deployment.
-pub fn peer_addr(addr: SocketAddrV4) -> Peer {
-    Peer::v4(addr.ip().to_bits(), addr.port())
+pub fn peer_addr(addr: impl Into<SocketAddr>) -> Peer {
+    Peer::from(addr.into())
 }
 
 /// An address as nodes know it; one of IPv4 mapped into IPv6 is that of IPv4.
 pub fn address_of(ip: IpAddr) -> Address {
-    match ip.to_canonical() {
-        IpAddr::V4(v4) => Address::v4(v4.to_bits()),
-        IpAddr::V6(v6) => Address(v6.to_bits()),
-    }
+    Address::from(ip)
 }
 
-/// The address of a [`Peer::Addr`]; `None` for a node and for a value that no address packs to.
-pub fn socket_addr(peer: Peer) -> Option<SocketAddrV4> {
-    match peer {
-        Peer::Node(_) => None,
-        Peer::Addr(packed) => unpack(packed),
-    }
-}
-
-fn pack(addr: SocketAddrV4) -> u64 {
-    u64::from(addr.ip().to_bits()) << 16 | u64::from(addr.port())
-}
-
-fn unpack(packed: u64) -> Option<SocketAddrV4> {
-    let ip = u32::try_from(packed >> 16).ok()?;
-    Some(SocketAddrV4::new(Ipv4Addr::from_bits(ip), (packed & 0xFFFF) as u16))
+/// The address of whoever is no node; `None` for a node and for a value that no address packs to.
+pub fn socket_addr(peer: Peer) -> Option<SocketAddr> {
+    peer.socket_addr()
 }
 
 /// A node that is at one of several places, at a later one in each later term. What comes from one
@@ -47,7 +33,7 @@ fn unpack(packed: u64) -> Option<SocketAddrV4> {
 #[derive(Clone, Debug)]
 pub struct LeaderEndpoint {
     node: NodeId,
-    places: Arc<[SocketAddrV4]>,
+    places: Arc<[Peer]>,
     /// Term, and place in the low byte.
     held: Arc<AtomicU64>,
 }
@@ -60,11 +46,11 @@ impl LeaderEndpoint {
     pub const PLACES_MAX: usize = 1 << PLACE_BITS;
 
     /// The endpoint of `node`, at the first of `places` in term 0; `None` for no place or too many.
-    pub fn new(node: NodeId, places: &[SocketAddrV4]) -> Option<LeaderEndpoint> {
+    pub fn new(node: NodeId, places: &[SocketAddr]) -> Option<LeaderEndpoint> {
         let known = (1..=LeaderEndpoint::PLACES_MAX).contains(&places.len());
         known.then(|| LeaderEndpoint {
             node,
-            places: places.into(),
+            places: places.iter().map(|at| Peer::from(*at)).collect(),
             held: Arc::new(AtomicU64::new(0)),
         })
     }
@@ -85,23 +71,23 @@ impl LeaderEndpoint {
         (held >> PLACE_BITS, (held & (LeaderEndpoint::PLACES_MAX as u64 - 1)) as usize)
     }
 
-    fn addr(&self) -> Option<SocketAddrV4> {
-        self.places.get(self.held().1).copied()
+    fn addr(&self) -> Option<SocketAddr> {
+        self.places.get(self.held().1)?.socket_addr()
     }
 
     /// Who sends from `addr`, if it is one of the places.
-    fn peer(&self, addr: SocketAddrV4) -> Option<Peer> {
+    fn peer(&self, addr: Peer) -> Option<Peer> {
         let place = self.places.iter().position(|known| *known == addr)?;
         let here = place == self.held().1;
-        Some(if here { Peer::Node(self.node) } else { peer_addr(addr) })
+        Some(if here { Peer::Node(self.node) } else { addr })
     }
 }
 
 /// Overlay address of every node, both ways.
 #[derive(Clone, Default, Debug)]
 pub struct Directory {
-    by_node: Vec<(NodeId, SocketAddrV4)>,
-    by_addr: Vec<(u64, NodeId)>,
+    by_node: Vec<(NodeId, SocketAddr)>,
+    by_addr: Vec<(Peer, NodeId)>,
     leader: Option<LeaderEndpoint>,
 }
 
@@ -111,7 +97,7 @@ pub struct DuplicateEntry {
     /// The node of one of the two entries.
     pub node: NodeId,
     /// Its address.
-    pub addr: SocketAddrV4,
+    pub addr: SocketAddr,
 }
 
 impl fmt::Display for DuplicateEntry {
@@ -127,18 +113,20 @@ impl Directory {
     ///
     /// # Errors
     /// [`DuplicateEntry`] when a node or an address occurs twice.
-    pub fn new(entries: &[(NodeId, SocketAddrV4)]) -> Result<Directory, DuplicateEntry> {
+    pub fn new(entries: &[(NodeId, SocketAddr)]) -> Result<Directory, DuplicateEntry> {
         let mut by_node = entries.to_vec();
         by_node.sort_unstable_by_key(|&(node, _)| node);
-        let mut by_addr: Vec<_> = entries.iter().map(|&(node, addr)| (pack(addr), node)).collect();
+        let mut by_addr: Vec<_> =
+            entries.iter().map(|&(node, addr)| (Peer::from(addr), node)).collect();
         by_addr.sort_unstable();
         let twice = by_node.windows(2).find(|pair| pair[0].0 == pair[1].0);
         if let Some(&[(node, addr), _]) = twice {
             return Err(DuplicateEntry { node, addr });
         }
         let twice = by_addr.windows(2).find(|pair| pair[0].0 == pair[1].0);
-        if let Some(&[(packed, node), _]) = twice {
-            let addr = unpack(packed).unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+        if let Some(&[(_, node), _]) = twice
+            && let Some(&(_, addr)) = entries.iter().find(|(of, _)| *of == node)
+        {
             return Err(DuplicateEntry { node, addr });
         }
         Ok(Directory { by_node, by_addr, leader: None })
@@ -149,11 +137,10 @@ impl Directory {
     /// # Errors
     /// [`DuplicateEntry`] when the node or one of the places is there already.
     pub fn with_leader(mut self, leader: LeaderEndpoint) -> Result<Directory, DuplicateEntry> {
-        let twice = |addr: &&SocketAddrV4| {
-            let packed = pack(**addr);
-            self.addr(leader.node).is_some() || self.by_addr.iter().any(|(key, _)| *key == packed)
+        let twice = |addr: &&Peer| {
+            self.addr(leader.node).is_some() || self.by_addr.iter().any(|(key, _)| key == *addr)
         };
-        if let Some(&addr) = leader.places.iter().find(twice) {
+        if let Some(addr) = leader.places.iter().find(twice).and_then(|at| at.socket_addr()) {
             return Err(DuplicateEntry { node: leader.node, addr });
         }
         self.leader = Some(leader);
@@ -161,7 +148,7 @@ impl Directory {
     }
 
     /// Where a node's overlay socket is.
-    pub fn addr(&self, node: NodeId) -> Option<SocketAddrV4> {
+    pub fn addr(&self, node: NodeId) -> Option<SocketAddr> {
         // Nodes are numbered densely from 0 in most deployments: look there first.
         if let Some(&(id, addr)) = self.by_node.get(usize::from(node.0))
             && id == node
@@ -176,34 +163,65 @@ impl Directory {
     }
 
     /// Where datagrams to `peer` go.
-    pub fn resolve(&self, peer: Peer) -> Option<SocketAddrV4> {
+    pub fn resolve(&self, peer: Peer) -> Option<SocketAddr> {
         match peer {
             Peer::Node(node) => self.addr(node),
-            Peer::Addr(packed) => unpack(packed),
+            Peer::Addr(_) | Peer::V6 { .. } => peer.socket_addr(),
         }
     }
 
     /// Who sends from `addr`, as a node knows it.
-    pub fn peer(&self, addr: SocketAddrV4) -> Peer {
+    pub fn peer(&self, addr: SocketAddr) -> Peer {
+        let addr = Peer::from(addr);
         if let Some(peer) = self.leader.as_ref().and_then(|leader| leader.peer(addr)) {
             return peer;
         }
-        let packed = pack(addr);
-        match self.by_addr.binary_search_by_key(&packed, |&(key, _)| key) {
-            Ok(at) => self.by_addr.get(at).map_or(Peer::Addr(packed), |&(_, id)| Peer::Node(id)),
-            Err(_) => Peer::Addr(packed),
+        match self.by_addr.binary_search_by(|(key, _)| key.cmp(&addr)) {
+            Ok(at) => self.by_addr.get(at).map_or(addr, |&(_, id)| Peer::Node(id)),
+            Err(_) => addr,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use proptest::prelude::*;
 
     use super::*;
 
-    fn at(port: u16) -> SocketAddrV4 {
-        SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    }
+
+    fn at6(port: u16) -> SocketAddr {
+        SocketAddr::from((Ipv6Addr::LOCALHOST, port))
+    }
+
+    fn mapped(port: u16) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), port))
+    }
+
+    #[test]
+    fn both_versions_are_found_and_a_mapped_address_is_the_one_of_ipv4() {
+        let directory = Directory::new(&[(NodeId(0), at(10)), (NodeId(1), at6(10))]);
+        let directory = directory.expect("two addresses");
+        assert_eq!(directory.resolve(Peer::Node(NodeId(1))), Some(at6(10)));
+        assert_eq!(directory.peer(at6(10)), Peer::Node(NodeId(1)));
+        assert_eq!(directory.peer(mapped(10)), Peer::Node(NodeId(0)));
+        assert_eq!(directory.peer(at6(11)), peer_addr(at6(11)));
+        // Control: the address that IPv4 was once mapped to (RFC 4291, 2.5.5.1) is another one.
+        let compatible = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0x7F00, 1], 10));
+        assert_eq!(directory.peer(compatible), peer_addr(compatible));
+        assert!(Directory::new(&[(NodeId(0), at(10)), (NodeId(1), mapped(10))]).is_err());
+        let leader = LeaderEndpoint::new(NodeId(7), &[at6(20), mapped(20)]).expect("two places");
+        let directory = directory.with_leader(leader.clone()).expect("no duplicates");
+        assert_eq!(directory.peer(at6(20)), Peer::Node(NodeId(7)));
+        assert_eq!(directory.peer(at(20)), peer_addr(at(20)));
+        assert!(leader.take(1, 1));
+        assert_eq!(directory.peer(at(20)), Peer::Node(NodeId(7)));
+        assert_eq!(directory.resolve(Peer::Node(NodeId(7))), Some(at(20)));
     }
 
     #[test]
@@ -244,9 +262,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packing_round_trips_and_never_panics(ip: u32, port: u16, any: u64) {
-            let addr = SocketAddrV4::new(Ipv4Addr::from_bits(ip), port);
+        fn packing_round_trips_and_never_panics(ip: u32, ip6: u128, port: u16, any: u64) {
+            let addr = SocketAddr::from((Ipv4Addr::from_bits(ip), port));
             prop_assert_eq!(socket_addr(peer_addr(addr)), Some(addr));
+            let addr6 = SocketAddr::from((Ipv6Addr::from_bits(ip6), port));
+            prop_assert_eq!(socket_addr(peer_addr(addr6)), Some(addr6));
+            let seen = SocketAddr::from((Ipv4Addr::from_bits(ip).to_ipv6_mapped(), port));
+            prop_assert_eq!(socket_addr(peer_addr(seen)), Some(addr));
             if let Some(back) = socket_addr(Peer::Addr(any)) {
                 prop_assert_eq!(peer_addr(back), Peer::Addr(any));
             }

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 
 use types::NodeId;
-use types::limits::DATAGRAM_MAX;
+use types::limits::{DATAGRAM_BUILT_MAX, DATAGRAM_MAX};
 
 /// First byte of a bundle.
 pub(crate) const MARK: u8 = 0x84;
@@ -37,14 +37,17 @@ impl Lane {
     fn add(&mut self, part: &[u8]) -> bool {
         if self.parts == 0 {
             self.bytes.push(MARK);
-        } else if self.bytes.len() + LENGTH + part.len() > DATAGRAM_MAX {
+        } else if self.bytes.len() + LENGTH + part.len() > DATAGRAM_BUILT_MAX {
             return false;
         }
         self.bytes.extend_from_slice(&(part.len() as u16).to_be_bytes());
         self.bytes.extend_from_slice(part);
         self.parts += 1;
         let packet = self.bytes.len();
-        assert!(self.parts == 1 || packet <= DATAGRAM_MAX, "whoever gets a longer one drops it");
+        assert!(
+            self.parts == 1 || packet <= DATAGRAM_BUILT_MAX,
+            "whoever gets a longer one drops it"
+        );
         true
     }
 

@@ -5,9 +5,13 @@
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use rustix::net::sockopt::{
+    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
+};
 use types::{
     Admission, AdmissionConfig, Channel, ConnId, Nanos, NodeId, Op, Outbox, Peer, Remote, Yields,
 };
@@ -313,10 +317,7 @@ impl Io {
             socket.set_nonblocking(true)?;
             rustix::net::sockopt::set_socket_recv_buffer_size(&socket, UDP_BUFFER_BYTES)?;
             rustix::net::sockopt::set_socket_send_buffer_size(&socket, UDP_BUFFER_BYTES)?;
-            // Never in fragments: every datagram fits, and the kernel then needs no number for each
-            // to tell its fragments by, which all sockets would draw from a few shared counters.
-            let whole = rustix::net::sockopt::Ipv4PathMtuDiscovery::PROBE;
-            rustix::net::sockopt::set_ip_mtu_discover(&socket, whole)?;
+            never_in_fragments(&socket, socket.local_addr()?.is_ipv6())?;
             let index = self.udp.len() as u32;
             self.poller.add_input(&socket, Token::Udp(index).pack())?;
             self.udp.push(Some(Udp { socket, connected: None, host, channel, queued: false }));
@@ -423,13 +424,13 @@ impl Io {
     pub fn receive(&mut self, index: u32, buffer: &mut [u8]) -> Received {
         let Some(Some(udp)) = self.udp.get(index as usize) else { return Received::Empty };
         match udp.socket.recv_from(buffer) {
-            Ok((len, SocketAddr::V4(from))) => {
+            Ok((len, from)) => {
                 self.counters.datagrams_in.add(1);
                 self.counters.datagram_bytes_in.add(len as u64);
                 Received::Datagram { len, from: self.directory.peer(from) }
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Received::Empty,
-            Ok(_) | Err(_) => {
+            Err(_) => {
                 self.counters.datagram_errors.add(1);
                 Received::Skipped
             }
@@ -512,7 +513,7 @@ impl Io {
         };
         let sent = match &mut udp.connected {
             Some(connected) => connected.send(&udp.socket, addr, bytes),
-            None => udp.socket.send_to(bytes, SocketAddr::V4(addr)),
+            None => udp.socket.send_to(bytes, addr),
         };
         match sent {
             Ok(_) => {
@@ -577,6 +578,17 @@ impl Io {
         self.collect();
         Ok(())
     }
+}
+
+/// What a UDP socket sends is never cut: every datagram fits, and the kernel then needs no number for
+/// each to tell its fragments by, which all sockets would draw from a few shared counters.
+pub(crate) fn never_in_fragments(socket: impl AsFd, is_v6: bool) -> rustix::io::Result<()> {
+    // A socket of IPv6 may send to IPv4 as well.
+    set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::PROBE)?;
+    if is_v6 {
+        set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::PROBE)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
 //! Datagrams the kernel dropped because a receive buffer was full.
 //!
-//! The loop cannot see them: `/proc/net/udp` counts them per socket while it is open.
+//! The loop cannot see them: `/proc/net/udp` and `udp6` count them per socket while it is open.
 
 use std::fs;
 
-/// Datagrams dropped so far at the IPv4 UDP sockets bound to these ports, summed. Reads a file of
-/// `/proc`: for reports, not for every turn.
+/// Datagrams dropped so far at the UDP sockets bound to these ports, of both versions of IP, summed. Reads
+/// files of `/proc`: for reports, not for every turn.
 ///
 /// # Errors
-/// When `/proc/net/udp` can't be read.
+/// When `/proc/net/udp` can't be read; that of IPv6 is not there where the kernel has none.
 pub fn kernel_drops(ports: &[u16]) -> std::io::Result<u64> {
-    let table = fs::read_to_string("/proc/net/udp")?;
+    let mut table = fs::read_to_string("/proc/net/udp")?;
+    table += &fs::read_to_string("/proc/net/udp6").unwrap_or_default();
     Ok(table
         .lines()
         .filter_map(parse_line)
@@ -47,13 +48,15 @@ mod tests {
 
     #[test]
     fn counts_drops_of_a_full_socket() {
-        let receiver = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        let to = receiver.local_addr().expect("its address");
-        let sender = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        for _ in 0..5_000 {
-            sender.send_to(&[0; 1_000], to).expect("loopback takes it");
+        for on in ["127.0.0.1:0", "[::1]:0"] {
+            let receiver = UdpSocket::bind(on).expect("a socket");
+            let to = receiver.local_addr().expect("its address");
+            let sender = UdpSocket::bind(on).expect("a socket");
+            for _ in 0..5_000 {
+                sender.send_to(&[0; 1_000], to).expect("loopback takes it");
+            }
+            assert!(kernel_drops(&[to.port()]).expect("proc") > 0, "{on}");
         }
-        assert!(kernel_drops(&[to.port()]).expect("proc") > 0);
         assert_eq!(kernel_drops(&[]).expect("proc"), 0);
     }
 

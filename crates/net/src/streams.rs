@@ -242,7 +242,7 @@ impl Io {
                 self.counters.unroutable.add(1);
                 None
             }
-            Some(addr) if !full => start_connect(addr.into()).ok(),
+            Some(addr) if !full => start_connect(addr).ok(),
             Some(_) => None,
         };
         let added =
@@ -499,7 +499,8 @@ fn is_starved(error: &std::io::Error) -> bool {
 /// A socket on its way to `addr`, without waiting for it.
 fn start_connect(addr: SocketAddr) -> std::io::Result<TcpStream> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    let family = if addr.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
     match rustix::net::connect(&socket, &addr) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
         Err(error) => Err(error.into()),

@@ -3,7 +3,7 @@
 //! Alone in its file, because the limit is the whole process's.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -36,16 +36,14 @@ fn limit(soft: u64) {
 #[test]
 fn a_listener_rests_while_no_descriptor_is_free_and_goes_on_when_some_are() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-    let SocketAddr::V4(addr): SocketAddr = listener.local_addr().expect("its address") else {
-        panic!("bound to IPv4")
-    };
+    let addr = listener.local_addr().expect("its address");
     let mut running: Loop<Echo> =
         Loop::new(Clock::start(0), Arc::new(Directory::default()), LoopConfig::default())
             .expect("an epoll descriptor");
     running.add_node(NodeId(0), Echo, Vec::new(), Some(listener)).expect("added");
     // The kernel takes them before anybody accepts.
     let connect = |_| {
-        let stream = TcpStream::connect(SocketAddrV4::new(*addr.ip(), addr.port()));
+        let stream = TcpStream::connect(addr);
         let stream = stream.expect("connected");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("an option");
         stream

@@ -1,7 +1,7 @@
 //! Loops on real loopback sockets: every test ends within its own deadline.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -133,31 +133,24 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-fn udp() -> (UdpSocket, SocketAddrV4) {
+fn udp() -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.set_read_timeout(Some(Duration::from_secs(10))).expect("an option");
-    let addr = v4(socket.local_addr().expect("its address"));
+    let addr = socket.local_addr().expect("its address");
     (socket, addr)
 }
 
-fn tcp() -> (TcpListener, SocketAddrV4) {
+fn tcp() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-    let addr = v4(listener.local_addr().expect("its address"));
+    let addr = listener.local_addr().expect("its address");
     (listener, addr)
 }
 
-fn client(addr: SocketAddrV4) -> TcpStream {
+fn client(addr: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(addr).expect("connects");
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("an option");
     stream.set_write_timeout(Some(Duration::from_secs(10))).expect("an option");
     stream
-}
-
-fn v4(addr: SocketAddr) -> SocketAddrV4 {
-    match addr {
-        SocketAddr::V4(addr) => addr,
-        SocketAddr::V6(_) => unreachable!("bound to IPv4"),
-    }
 }
 
 fn new_loop(directory: &Directory, config: LoopConfig) -> Loop<Scripted> {
@@ -165,7 +158,7 @@ fn new_loop(directory: &Directory, config: LoopConfig) -> Loop<Scripted> {
 }
 
 /// A loop with one node that has a listener.
-fn server(config: LoopConfig, node: Scripted) -> (Running, SocketAddrV4) {
+fn server(config: LoopConfig, node: Scripted) -> (Running, SocketAddr) {
     let (listener, addr) = tcp();
     let mut one = new_loop(&Directory::default(), config);
     one.add_node(NodeId(0), node, Vec::new(), Some(listener)).expect("added");
@@ -223,7 +216,7 @@ fn datagrams_between_loops_carry_the_senders_name() {
     let mut buffer = [0; 64];
     while got.len() < 10 {
         let (len, from) = outside.recv_from(&mut buffer).expect("a datagram in time");
-        assert_eq!((len, v4(from)), (1, addr_feed));
+        assert_eq!((len, from), (1, addr_feed));
         got.push(buffer[0]);
     }
     got.sort_unstable();
@@ -290,7 +283,7 @@ fn first_of_both(guard_ns: u64) -> char {
     assert!(one.connect_peers(NodeId(1), Channel::FEED).is_err(), "no such node");
     udp().0.send_to(b"early", at).expect("sent");
     let _running = Running::start(one);
-    let from = peers.map(|(peer, _)| v4(peer.recv_from(&mut [0; 9]).expect("a datagram").1));
+    let from = peers.map(|(peer, _)| peer.recv_from(&mut [0; 9]).expect("a datagram").1);
     assert_eq!(from, [feed_at; 2]);
     char::from(heard.load(SeqCst) as u8)
 }

@@ -185,7 +185,7 @@ fn server(tls: ServerTls, config: LoopConfig) -> Running {
 }
 
 fn client(tls: ClientTls, to: &Running, bytes: &[u8]) -> Running {
-    let Some(SocketAddr::V4(address)) = to.address else { panic!("a server") };
+    let Some(address) = to.address else { panic!("a server") };
     let shared = Shared::default();
     let errand = Some((peer_addr(address), bytes.to_vec()));
     let mut of = empty(habits());

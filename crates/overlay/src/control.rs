@@ -5,7 +5,10 @@
 //! A family of their own: the first byte tells them from [`crate::frame`]s, so that a node which
 //! does not know them refuses them as another version.
 
-use types::{NodeId, Outbox, limits::DATAGRAM_MAX};
+use types::{
+    NodeId, Outbox,
+    limits::{DATAGRAM_BUILT_MAX, DATAGRAM_MAX},
+};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::{
@@ -198,7 +201,8 @@ impl TreeBody {
 const _: () = {
     assert!(size_of::<ControlHeader>() == 16);
     assert!(
-        16 + size_of::<HopReportBody>() + ARRIVALS_MAX * size_of::<HopArrival>() <= DATAGRAM_MAX
+        16 + size_of::<HopReportBody>() + ARRIVALS_MAX * size_of::<HopArrival>()
+            <= DATAGRAM_BUILT_MAX
     );
 };
 

@@ -205,7 +205,7 @@ impl Agent {
             leading.members[place] = Some(member);
             let link = Link::connect(&self.key, self.nonces.draw());
             self.connections.push(Connection { conn: member, link, accepted: false, since: now });
-            out.connect(member, Peer::Addr(*peer));
+            out.connect(member, Peer::from(*peer));
         }
         self.leading = Some(leading);
         self.begin(order, None);

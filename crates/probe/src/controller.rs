@@ -4,6 +4,8 @@
 //! leader that can't be reached, does not prove itself, refuses or is late ends the job as failed;
 //! the campaign then goes on without it.
 
+use core::net::SocketAddr;
+
 use planner::campaign::{Campaign, Job, JobEnd, JobKind};
 use types::{ClockReading, ConnId, Nanos, Node, Outbox, Peer};
 
@@ -18,8 +20,8 @@ const MARGIN_NS: u64 = 3 * Nanos::SECOND;
 #[derive(Debug)]
 pub struct Controller {
     campaign: Campaign,
-    /// By VM: its control address, `IPv4 << 16 | port`.
-    addresses: Vec<u64>,
+    /// By VM: its control address.
+    addresses: Vec<SocketAddr>,
     key: Key,
     nonces: Nonces,
     active: Option<Active>,
@@ -40,7 +42,12 @@ struct Active {
 impl Controller {
     /// `addresses`: of every VM of the campaign. `entropy`: 32 bytes of the operating system's
     /// randomness.
-    pub fn new(campaign: Campaign, addresses: Vec<u64>, key: Key, entropy: [u8; 32]) -> Controller {
+    pub fn new(
+        campaign: Campaign,
+        addresses: Vec<SocketAddr>,
+        key: Key,
+        entropy: [u8; 32],
+    ) -> Controller {
         Controller {
             campaign,
             addresses,
@@ -96,13 +103,13 @@ impl Controller {
         let deadline = now.after(takes.saturating_add(MARGIN_NS));
         let link = Link::connect(&self.key, self.nonces.draw());
         self.active = Some(Active { order, conn, link, deadline });
-        out.connect(conn, Peer::Addr(leader));
+        out.connect(conn, Peer::from(leader));
     }
 
-    fn order(&mut self, job: &Job) -> Option<(Order, u64)> {
+    fn order(&mut self, job: &Job) -> Option<(Order, SocketAddr)> {
         let probes = self.campaign.results().experiment.probes;
         let address = |vm: &usize| self.addresses.get(*vm).copied();
-        let members = job.members.iter().map(address).collect::<Option<Vec<u64>>>()?;
+        let members = job.members.iter().map(address).collect::<Option<Vec<SocketAddr>>>()?;
         let leader = *members.first()?;
         let ms = |ms: u32| u64::from(ms) * Nanos::MILLI;
         let length = match job.kind {

@@ -99,7 +99,7 @@ impl Part {
         };
         let bytes = out.store(&probe.encode(&self.key));
         for peer in self.order.members.get(to).unwrap_or(&[]) {
-            out.datagram(Channel::OVERLAY, Peer::Addr(*peer), bytes);
+            out.datagram(Channel::OVERLAY, Peer::from(*peer), bytes);
         }
     }
 
@@ -232,6 +232,8 @@ fn index(order: &Order, from: usize, number: u64) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use core::net::SocketAddr;
+
     use super::*;
     use types::Op;
 
@@ -244,7 +246,9 @@ mod tests {
             job: 1,
             kind,
             place,
-            members: (1..=members).map(|host| (0x7F00_0000 + host) << 16 | 9_000).collect(),
+            members: (1..=members)
+                .map(|host| SocketAddr::from(([127, 0, 0, host as u8], 9_000)))
+                .collect(),
             vms: (0..members as usize).collect(),
             fanout: if kind == JobKind::Mcast { 2 } else { 0 },
             rate: 1_000,
@@ -282,8 +286,8 @@ mod tests {
 
     fn all(parts: &[Part], out: &Outbox) -> Vec<(usize, Probe)> {
         let one = |op: &Op| match op {
-            Op::Datagram { to: Peer::Addr(to), bytes, .. } => {
-                let place = parts[0].order.members.iter().position(|peer| peer == to)?;
+            Op::Datagram { to, bytes, .. } => {
+                let place = parts[0].order.members.iter().position(|at| Peer::from(*at) == *to)?;
                 Some((place, parts[place].decode(out.bytes(*bytes))?))
             }
             _ => None,

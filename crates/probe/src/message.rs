@@ -3,6 +3,8 @@
 //! There are three jobs and no way to name another; an order is checked as a whole before anything
 //! starts ([`Order::check`]).
 
+use core::net::{IpAddr, SocketAddr};
+
 use planner::campaign::{Heard, JobKind, JobReport};
 use planner::schema::{PROBES_MAX, VMS_MAX};
 use planner::tree::Shape;
@@ -26,8 +28,8 @@ pub struct Order {
     pub kind: JobKind,
     /// Whom the receiver of the order is among the members; 0 is the leader.
     pub place: usize,
-    /// Control and probe address of every member, `IPv4 << 16 | port`.
-    pub members: Vec<u64>,
+    /// Control and probe address of every member, as text like `10.0.0.1:7400` or `[fd00::1]:7400`.
+    pub members: Vec<SocketAddr>,
     /// The members' numbers in the pool.
     pub vms: Vec<usize>,
     /// Children of a member of a tree; 0 without.
@@ -57,8 +59,10 @@ impl Order {
         if self.place >= members {
             return Err("the receiver's place is beyond the members");
         }
-        if self.members.iter().any(|peer| *peer >> 48 != 0 || *peer & 0xFFFF == 0) {
-            return Err("a member's address is no IPv4 address and port");
+        if !self.members.iter().all(is_host) {
+            return Err(
+                "a member's address is no host's: unspecified, a group, link-local, or port 0",
+            );
         }
         if self.rate == 0 || self.duration_ns == 0 || self.duration_ns > JOB_MAX_NS {
             return Err("rate and duration must be above 0, the duration at most an hour");
@@ -98,6 +102,16 @@ impl Order {
     pub fn end(&self) -> Nanos {
         Nanos(self.start_ns).after(self.duration_ns)
     }
+}
+
+/// Whether a host can be there whose address means the same to everybody.
+fn is_host(at: &SocketAddr) -> bool {
+    let ip = at.ip().to_canonical();
+    let local = match ip {
+        IpAddr::V4(ip) => ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !(at.port() == 0 || ip.is_unspecified() || ip.is_multicast() || local)
 }
 
 /// Messages between controller and agents.
@@ -166,7 +180,7 @@ mod tests {
             job: 7,
             kind: JobKind::Mcast,
             place: 2,
-            members: (1..=7).map(|host| (0x7F00_0000 + host) << 16 | 9_000).collect(),
+            members: (1..=7).map(|host| SocketAddr::from(([127, 0, 0, host], 9_000))).collect(),
             vms: (0..7).collect(),
             fanout: 2,
             rate: 1_000,
@@ -188,8 +202,26 @@ mod tests {
         assert!(refused(|o| o.members.clear()));
         assert!(refused(|o| o.vms.truncate(3)));
         assert!(refused(|o| o.place = 7));
-        assert!(refused(|o| o.members[1] = u64::MAX));
-        assert!(refused(|o| o.members[1] = 0x7F00_0001_0000));
+        for bad in [
+            "127.0.0.1:0",
+            "0.0.0.0:9",
+            "[::]:9",
+            "239.1.1.3:9",
+            "[ff15::3]:9",
+            "[fe80::1]:9",
+            "[fe80::1%2]:9",
+            "[::ffff:0.0.0.0]:9",
+            "255.255.255.255:9",
+        ] {
+            let mut order = order();
+            order.members[1] = bad.parse().unwrap();
+            assert!(order.check().is_err(), "{bad}");
+            // Control: a host of either version.
+            for good in ["10.1.2.3:9", "[fd00::1]:9", "[::1]:9"] {
+                order.members[1] = good.parse().unwrap();
+                assert_eq!(order.check(), Ok(()), "{good}");
+            }
+        }
         assert!(refused(|o| o.rate = 0));
         assert!(refused(|o| o.rate = u32::MAX));
         assert!(refused(|o| o.duration_ns = u64::MAX));

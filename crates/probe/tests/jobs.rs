@@ -2,6 +2,7 @@
 //! dying machines do to them.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use planner::campaign::{Campaign, JobKind, Results};
@@ -54,8 +55,8 @@ struct World {
 
 const OUTSIDE: usize = 9_999;
 
-fn address(host: usize) -> u64 {
-    (0x7F00_0001 + host as u64) << 16 | 9_000
+fn address(host: usize) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::from_bits(0x7F00_0001 + host as u32), 9_000))
 }
 
 fn key() -> Key {
@@ -133,7 +134,7 @@ impl World {
     }
 
     fn find(&self, peer: Peer) -> Option<usize> {
-        self.hosts.keys().copied().find(|host| Peer::Addr(address(*host)) == peer)
+        self.hosts.keys().copied().find(|host| Peer::from(address(*host)) == peer)
     }
 
     fn join(&mut self, from: (usize, ConnId), to: usize) {

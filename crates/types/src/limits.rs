@@ -16,10 +16,14 @@ pub const GATEWAYS_MAX: usize = 8_192;
 /// Most shards of one exchange.
 pub const SHARDS_MAX: usize = 16;
 
-/// Largest datagram we ever build or accept: fits a 1500-byte Ethernet frame with IPv4 and UDP.
+/// Largest datagram we accept: fits a 1500-byte Ethernet frame with IPv4 and UDP.
 pub const DATAGRAM_MAX: usize = 1_472;
-/// Largest MoldUDP64 packet a publisher builds; the rest of a datagram is the overlay's header.
+/// Largest datagram we build: fits such a frame with IPv6 and UDP, too, and never goes in fragments.
+pub const DATAGRAM_BUILT_MAX: usize = 1_452;
+/// Largest MoldUDP64 packet we accept and answer with.
 pub const MOLD_PACKET_MAX: usize = 1_392;
+/// Largest MoldUDP64 packet a publisher builds; the rest of a datagram is the overlay's header.
+pub const MOLD_PACKET_BUILT_MAX: usize = 1_372;
 
 /// Orders a gateway may have sent upward without an acknowledgement from the engine.
 pub const UPLINK_WINDOW: usize = 4_096;
@@ -38,3 +42,5 @@ const _: () = assert!(SEQ_WINDOW.is_multiple_of(64) && SEQ_WINDOW.is_power_of_tw
 const _: () = assert!(DUPLICATE_FILTER_SLOTS.is_power_of_two());
 const _: () = assert!(DUPLICATE_FILTER_SLOTS > HOLD_MAX);
 const _: () = assert!(MOLD_PACKET_MAX + 80 <= DATAGRAM_MAX, "room for the overlay's header");
+const _: () = assert!(MOLD_PACKET_BUILT_MAX + 80 <= DATAGRAM_BUILT_MAX, "the same");
+const _: () = assert!(DATAGRAM_BUILT_MAX + 40 + 8 <= 1_500, "headers of IPv6 and UDP, a frame");

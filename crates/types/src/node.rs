@@ -10,7 +10,9 @@
 //! be lost, repeated and reordered; streams may not, but may be closed at any time.
 //! Contract of the node: no input panics, blocks or grows memory without bound.
 
-use crate::{ClockReading, Nanos, NodeId, Remote};
+use core::net::{IpAddr, SocketAddr};
+
+use crate::{Address, ClockReading, Nanos, NodeId, Remote};
 
 /// Somebody a node talks to by datagram or asks to connect to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -20,7 +22,22 @@ pub enum Peer {
     /// Somebody else, opaque to nodes: a driver packs IPv4 address and port
     /// (`address << 16 | port`), the simulator an index of its own.
     Addr(u64),
+    /// Somebody else, at an IPv6 address that does not stand for one of IPv4. Made by [`Peer::at`],
+    /// so that everybody has one name only.
+    V6 {
+        /// Upper 64 bits of the address.
+        network: u64,
+        /// Lower 64 bits of it.
+        host: u64,
+        /// The port.
+        port: u16,
+    },
 }
+
+/// Bits of the port in [`Peer::Addr`].
+const PORT_BITS: u32 = 16;
+
+const _: () = assert!(size_of::<Peer>() == 24, "copied with every datagram");
 
 impl Peer {
     /// Nobody: a driver sends nothing there.
@@ -32,7 +49,57 @@ impl Peer {
 
     /// Whoever has this IPv4 address and port, as drivers pack them.
     pub const fn v4(address: u32, port: u16) -> Peer {
-        Peer::Addr((address as u64) << 16 | port as u64)
+        Peer::Addr((address as u64) << PORT_BITS | port as u64)
+    }
+
+    /// Whoever has this address and port. An IPv4 address mapped into IPv6 (`::ffff:a.b.c.d`), as a
+    /// socket of both versions sees it, is that of IPv4.
+    #[inline]
+    pub const fn at(address: Address, port: u16) -> Peer {
+        match address.as_v4() {
+            Some(v4) => Peer::v4(v4, port),
+            None => Peer::V6 { network: (address.0 >> 64) as u64, host: address.0 as u64, port },
+        }
+    }
+
+    /// Address and port; `None` for a node and for a number that no IPv4 address packs to.
+    #[inline]
+    pub const fn inet(self) -> Option<(Address, u16)> {
+        match self {
+            Peer::Node(_) => None,
+            Peer::Addr(packed) if packed >> (u32::BITS + PORT_BITS) != 0 => None,
+            Peer::Addr(packed) => Some((Address::v4((packed >> PORT_BITS) as u32), packed as u16)),
+            Peer::V6 { network, host, port } => {
+                Some((Address((network as u128) << 64 | host as u128), port))
+            }
+        }
+    }
+
+    /// Address and port for a socket; `None` as with [`Peer::inet`].
+    #[inline]
+    pub fn socket_addr(self) -> Option<SocketAddr> {
+        self.inet().map(|(address, port)| SocketAddr::new(address.ip(), port))
+    }
+
+    /// What one owner of addresses can be held to ([`Address::source`]): without the port, and of an
+    /// IPv6 address the /64 that it is in. A node, and a number that is no address, are themselves.
+    pub const fn source(self) -> Peer {
+        match self {
+            Peer::V6 { network, .. } => Peer::V6 { network, host: 0, port: 0 },
+            Peer::Addr(packed) => Peer::Addr(packed >> PORT_BITS << PORT_BITS),
+            Peer::Node(_) => self,
+        }
+    }
+}
+
+impl From<SocketAddr> for Peer {
+    /// As [`Peer::at`]. The zone of a link-local address is not kept: nothing can be sent back there.
+    #[inline]
+    fn from(at: SocketAddr) -> Peer {
+        match at {
+            SocketAddr::V4(at) => Peer::v4(at.ip().to_bits(), at.port()),
+            SocketAddr::V6(at) => Peer::at(IpAddr::V6(*at.ip()).into(), at.port()),
+        }
     }
 }
 

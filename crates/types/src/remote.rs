@@ -1,5 +1,7 @@
 //! Who is at the other end of a stream, as far as the transport has proved it.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 /// An IP address: those of IPv6 as they are, those of IPv4 mapped into them (RFC 4291, 2.5.5.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address(pub u128);
@@ -25,17 +27,30 @@ impl Address {
     pub const fn source(self) -> Address {
         if self.as_v4().is_some() { self } else { Address(self.0 & !(u64::MAX as u128)) }
     }
+
+    /// As the standard library has it; a mapped IPv4 address is one of IPv4.
+    #[inline]
+    pub const fn ip(self) -> IpAddr {
+        match self.as_v4() {
+            Some(v4) => IpAddr::V4(Ipv4Addr::from_bits(v4)),
+            None => IpAddr::V6(Ipv6Addr::from_bits(self.0)),
+        }
+    }
+}
+
+impl From<IpAddr> for Address {
+    #[inline]
+    fn from(ip: IpAddr) -> Address {
+        match ip {
+            IpAddr::V4(v4) => Address::v4(v4.to_bits()),
+            IpAddr::V6(v6) => Address(v6.to_bits()),
+        }
+    }
 }
 
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.as_v4() {
-            Some(v4) => {
-                let [a, b, c, d] = v4.to_be_bytes();
-                write!(f, "{a}.{b}.{c}.{d}")
-            }
-            None => core::net::Ipv6Addr::from_bits(self.0).fmt(f),
-        }
+        self.ip().fmt(f)
     }
 }
 

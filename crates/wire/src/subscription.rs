@@ -4,8 +4,11 @@
 //! feed comes from, with which message it begins and who repairs it, or why it isn't sent. The list of
 //! edges, least loaded first, comes by itself after the login and whenever it is asked for. Integers
 //! are unsigned and big-endian, as in OUCH and ITCH.
+//!
+//! An address with its port takes 6 bytes for IPv4 and 18 for IPv6. The length of a request says which;
+//! an answer has its own letter, and all addresses in it are of the version that was asked for.
 
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Sessions of a feed that an answer has room for.
 pub const STREAMS_MAX: usize = 64;
@@ -17,15 +20,20 @@ pub const EDGES_MAX: usize = 16;
 pub const HOST_MAX: usize = 64;
 /// Longest path of a ring, bytes.
 pub const RING_PATH_MAX: usize = 200;
-/// Bytes of a request to subscribe.
+/// Bytes of a request to subscribe at an IPv4 address.
 pub const SUBSCRIBE_LEN: usize = 8;
+/// Bytes of a request to subscribe at an IPv6 address.
+pub const SUBSCRIBE_V6_LEN: usize = 20;
 
 /// The address of what has none.
-pub const NOWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+pub const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+/// As [`NOWHERE`], for who is told servers with IPv6 addresses.
+pub const NOWHERE_V6: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
 const SUBSCRIBE: u8 = b'S';
 const EDGES: u8 = b'E';
 const SUBSCRIBED: u8 = b'A';
+const SUBSCRIBED_V6: u8 = b'B';
 const REFUSED: u8 = b'J';
 
 /// Why bytes are no message of this protocol.
@@ -75,8 +83,8 @@ pub enum Request {
     Subscribe {
         /// To one address, to a group, or into the ring.
         way: Way,
-        /// Where to; [`NOWHERE`] for the ring.
-        to: SocketAddrV4,
+        /// Where to; [`NOWHERE`] or [`NOWHERE_V6`] for the ring: servers are named of that version.
+        to: SocketAddr,
     },
     /// `E`: name the edges.
     Edges,
@@ -91,22 +99,26 @@ impl Request {
         match bytes {
             [EDGES] => Ok(Request::Edges),
             [SUBSCRIBE, way, place @ ..] => {
-                let place: &[u8; 6] =
-                    place.try_into().map_err(|_| MessageError::Length(SUBSCRIBE))?;
+                let version = match 2 + place.len() {
+                    SUBSCRIBE_LEN => Version::V4,
+                    SUBSCRIBE_V6_LEN => Version::V6,
+                    _ => return Err(MessageError::Length(SUBSCRIBE)),
+                };
                 let way = match way {
                     b'U' => Way::Unicast,
                     b'G' => Way::Group,
-                    b'R' if place_of(*place) == NOWHERE => Way::Ring,
+                    b'R' if place.iter().all(|byte| *byte == 0) => Way::Ring,
                     _ => return Err(MessageError::Field(SUBSCRIBE)),
                 };
-                Ok(Request::Subscribe { way, to: place_of(*place) })
+                let to = Rest(place).place(version).ok_or(MessageError::Field(SUBSCRIBE))?;
+                Ok(Request::Subscribe { way, to })
             }
             [kind @ (EDGES | SUBSCRIBE), ..] => Err(MessageError::Length(*kind)),
             other => Err(MessageError::Kind(other.first().copied())),
         }
     }
 
-    /// Appends the message.
+    /// Appends the message. An IPv4 address mapped into IPv6 goes as what it is.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Request::Edges => out.push(EDGES),
@@ -122,7 +134,8 @@ impl Request {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Refusal {
-    /// `A`: the address is not the one that the connection comes from, or the port is 0.
+    /// `A`: the address is not the one that the connection comes from, or is link-local (IPv6), or the
+    /// port is 0.
     NotYours = b'A',
     /// `G`: the edge's configuration does not permit this group.
     Group = b'G',
@@ -138,7 +151,9 @@ impl Refusal {
     /// In words.
     pub fn text(self) -> &'static str {
         match self {
-            Refusal::NotYours => "not the address that the connection comes from, or port 0",
+            Refusal::NotYours => {
+                "not the address that the connection comes from, or a link-local one, or port 0"
+            }
             Refusal::Group => "a multicast group that this edge does not permit",
             Refusal::Full => "the edge has as many subscribers as it may",
             Refusal::Twice => "this connection has subscribed already",
@@ -161,19 +176,19 @@ pub struct Ring {
 pub struct Subscribed {
     /// To one address, to a group, or into the ring.
     pub way: Way,
-    /// Where to; [`NOWHERE`] for the ring.
-    pub to: SocketAddrV4,
-    /// Where it is sent from: what comes from elsewhere isn't the feed. No address (0.0.0.0): the one
-    /// that the client has connected to.
-    pub from: SocketAddrV4,
+    /// Where to; [`NOWHERE`] or [`NOWHERE_V6`] for the ring.
+    pub to: SocketAddr,
+    /// Where it is sent from: what comes from elsewhere isn't the feed. No address (0.0.0.0, or `::`):
+    /// the one that the client has connected to.
+    pub from: SocketAddr,
     /// Midnight that ITCH times count from, ns since 1970.
     pub midnight_ns: u64,
     /// Of each stream the MoldUDP64 session and the number of the first message that will be sent.
     pub streams: Vec<([u8; 10], u64)>,
     /// Retransmission servers (MoldUDP64 requests over UDP).
-    pub repair: Vec<SocketAddrV4>,
+    pub repair: Vec<SocketAddr>,
     /// Snapshot servers (GLIMPSE over TCP), the nearest first.
-    pub snapshots: Vec<SocketAddrV4>,
+    pub snapshots: Vec<SocketAddr>,
     /// Where the ring is, for a subscription to it.
     pub ring: Option<Ring>,
 }
@@ -194,7 +209,7 @@ pub struct EdgeLoad {
 /// What an edge answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// `A`.
+    /// `A`, and `B` where the feed goes to an IPv6 address.
     Subscribed(Subscribed),
     /// `J`: the connection stays.
     Refused(Refusal),
@@ -211,7 +226,8 @@ impl Answer {
         let (&kind, body) = bytes.split_first().ok_or(MessageError::Kind(None))?;
         let mut rest = Rest(body);
         let answer = match kind {
-            SUBSCRIBED => subscribed(&mut rest)?.map(Answer::Subscribed),
+            SUBSCRIBED => subscribed(&mut rest, Version::V4)?.map(Answer::Subscribed),
+            SUBSCRIBED_V6 => subscribed(&mut rest, Version::V6)?.map(Answer::Subscribed),
             REFUSED => match rest.byte() {
                 Some(b'A') => Some(Answer::Refused(Refusal::NotYours)),
                 Some(b'G') => Some(Answer::Refused(Refusal::Group)),
@@ -228,24 +244,33 @@ impl Answer {
     }
 
     /// Appends the message; of lists that are too long their first entries, of edges those whose name
-    /// fits.
+    /// fits, of servers those with addresses of the version that the feed goes to. Where it is sent from
+    /// must be of that version; an address of another is told as none.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Answer::Refused(why) => out.extend_from_slice(&[REFUSED, *why as u8]),
             Answer::Subscribed(answer) => {
-                out.extend_from_slice(&[SUBSCRIBED, answer.way as u8]);
+                let version = Version::of(answer.to);
+                let kind = match version {
+                    Version::V4 => SUBSCRIBED,
+                    Version::V6 => SUBSCRIBED_V6,
+                };
+                out.extend_from_slice(&[kind, answer.way as u8]);
                 put_place(answer.to, out);
-                put_place(answer.from, out);
+                put_place(version.or_unspecified(answer.from), out);
                 out.extend_from_slice(&answer.midnight_ns.to_be_bytes());
                 let streams = answer.streams.iter().take(STREAMS_MAX);
-                let repair = answer.repair.iter().take(SERVERS_MAX);
-                let snapshots = answer.snapshots.iter().take(SERVERS_MAX);
-                out.extend([streams.len() as u8, repair.len() as u8, snapshots.len() as u8]);
+                let of = |at: &&SocketAddr| Version::of(**at) == version;
+                let repair = || answer.repair.iter().filter(of).take(SERVERS_MAX);
+                let snapshots = || answer.snapshots.iter().filter(of).take(SERVERS_MAX);
+                let servers = [repair().count(), snapshots().count()].map(|count| count as u8);
+                out.push(streams.len() as u8);
+                out.extend(servers);
                 for (session, next) in streams {
                     out.extend_from_slice(session);
                     out.extend_from_slice(&next.to_be_bytes());
                 }
-                repair.chain(snapshots).for_each(|place| put_place(*place, out));
+                repair().chain(snapshots()).for_each(|place| put_place(*place, out));
                 // No other way has one: without a path nobody takes the answer to this one for whole.
                 if answer.way == Way::Ring {
                     let (generation, path) =
@@ -273,8 +298,8 @@ impl Answer {
 }
 
 /// Without a message where bytes are missing.
-fn subscribed(rest: &mut Rest<'_>) -> Result<Option<Subscribed>, MessageError> {
-    let Some(mut answer) = placed(rest) else { return Ok(None) };
+fn subscribed(rest: &mut Rest<'_>, version: Version) -> Result<Option<Subscribed>, MessageError> {
+    let Some(mut answer) = placed(rest, version) else { return Ok(None) };
     if answer.way == Way::Ring {
         let (Some(generation), Some(len)) = (rest.array(), rest.byte()) else { return Ok(None) };
         let Some(path) = rest.take(len.into()) else { return Ok(None) };
@@ -288,14 +313,14 @@ fn subscribed(rest: &mut Rest<'_>) -> Result<Option<Subscribed>, MessageError> {
 }
 
 /// What all ways have.
-fn placed(rest: &mut Rest<'_>) -> Option<Subscribed> {
+fn placed(rest: &mut Rest<'_>, version: Version) -> Option<Subscribed> {
     let way = match rest.byte()? {
         b'U' => Way::Unicast,
         b'G' => Way::Group,
         b'R' => Way::Ring,
         _ => return None,
     };
-    let (to, from) = (place_of(rest.array()?), place_of(rest.array()?));
+    let (to, from) = (rest.place(version)?, rest.place(version)?);
     let midnight_ns = u64::from_be_bytes(rest.array()?);
     let [streams, repair, snapshots] = rest.array()?;
     let fits = |count: u8, most| usize::from(count) <= most;
@@ -304,7 +329,7 @@ fn placed(rest: &mut Rest<'_>) -> Option<Subscribed> {
     }
     let stream = |_| Some((rest.array()?, u64::from_be_bytes(rest.array()?)));
     let streams = (0..streams).map(stream).collect::<Option<_>>()?;
-    let mut places = |count| (0..count).map(|_| rest.array().map(place_of)).collect::<Option<_>>();
+    let mut places = |count| (0..count).map(|_| rest.place(version)).collect::<Option<_>>();
     let (repair, snapshots) = (places(repair)?, places(snapshots)?);
     Some(Subscribed { way, to, from, midnight_ns, streams, repair, snapshots, ring: None })
 }
@@ -337,12 +362,34 @@ fn is_text(text: &[u8], max: usize) -> bool {
     (1..=max).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic)
 }
 
-fn place_of([a, b, c, d, high, low]: [u8; 6]) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low]))
+/// A version of IP.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    V4,
+    V6,
 }
 
-fn put_place(place: SocketAddrV4, out: &mut Vec<u8>) {
-    out.extend_from_slice(&place.ip().octets());
+impl Version {
+    /// Which one an address is of; one that is mapped into IPv6 is of IPv4.
+    fn of(place: SocketAddr) -> Version {
+        if place.ip().to_canonical().is_ipv4() { Version::V4 } else { Version::V6 }
+    }
+
+    /// The place if it is of this version, else its port alone.
+    fn or_unspecified(self, place: SocketAddr) -> SocketAddr {
+        let none = match self {
+            Version::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Version::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        if Version::of(place) == self { place } else { SocketAddr::new(none, place.port()) }
+    }
+}
+
+fn put_place(place: SocketAddr, out: &mut Vec<u8>) {
+    match place.ip().to_canonical() {
+        IpAddr::V4(ip) => out.extend_from_slice(&ip.octets()),
+        IpAddr::V6(ip) => out.extend_from_slice(&ip.octets()),
+    }
     out.extend_from_slice(&place.port().to_be_bytes());
 }
 
@@ -360,6 +407,16 @@ impl<'a> Rest<'a> {
         self.take(N).and_then(|bytes| bytes.first_chunk().copied())
     }
 
+    /// An address and port; `None` for an IPv4 address in the clothes of IPv6.
+    fn place(&mut self, version: Version) -> Option<SocketAddr> {
+        let ip: IpAddr = match version {
+            Version::V4 => self.array::<4>()?.into(),
+            Version::V6 => self.array::<16>()?.into(),
+        };
+        let place = SocketAddr::new(ip, u16::from_be_bytes(self.array()?));
+        (Version::of(place) == version).then_some(place)
+    }
+
     fn byte(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
@@ -371,8 +428,12 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    fn place(n: u32) -> SocketAddrV4 {
-        SocketAddrV4::new(Ipv4Addr::from_bits(0x0A00_0000 | n), 7_000 + n as u16)
+    fn place(n: u32) -> SocketAddr {
+        SocketAddr::new(Ipv4Addr::from_bits(0x0A00_0000 | n).into(), 7_000 + n as u16)
+    }
+
+    fn place6(n: u16) -> SocketAddr {
+        SocketAddr::new(Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, n).into(), 7_000 + n)
     }
 
     fn bytes_of(answer: &Answer) -> Vec<u8> {
@@ -394,7 +455,7 @@ mod tests {
         }
     }
 
-    fn answers() -> [Answer; 4] {
+    fn answers() -> [Answer; 5] {
         let edge = |n: u32| EdgeLoad {
             host: format!("edge-{n}"),
             ports: [7_010, 7_011, 7_014],
@@ -405,7 +466,7 @@ mod tests {
             Answer::Refused(Refusal::Full),
             Answer::Subscribed(Subscribed {
                 way: Way::Group,
-                to: SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 3), 7_100),
+                to: SocketAddr::new(Ipv4Addr::new(239, 1, 1, 3).into(), 7_100),
                 from: place(9),
                 midnight_ns: 1 << 40,
                 streams: vec![(*b"FAIRBELL01", 17)],
@@ -415,6 +476,16 @@ mod tests {
             }),
             Answer::Edges(900, vec![edge(2), edge(1)]),
             Answer::Subscribed(in_ring()),
+            Answer::Subscribed(Subscribed {
+                way: Way::Unicast,
+                to: place6(5),
+                from: SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 7_009),
+                midnight_ns: 1 << 40,
+                streams: vec![(*b"FAIRBELL01", 17)],
+                repair: vec![place6(1)],
+                snapshots: vec![place6(9)],
+                ring: None,
+            }),
         ]
     }
 
@@ -424,8 +495,9 @@ mod tests {
         Request::Subscribe { way: Way::Unicast, to: place(5) }.encode(&mut bytes);
         assert_eq!(bytes, b"SU\x0a\0\0\x05\x1b\x5d");
         assert_eq!(bytes.len(), SUBSCRIBE_LEN);
-        let [refused, subscribed, edges, ring] = answers();
+        let [refused, subscribed, edges, ring, v6] = answers();
         assert_eq!(bytes_of(&refused), b"JF");
+        assert_eq!(Answer::parse(&bytes_of(&v6)), Ok(v6));
         assert_eq!(
             bytes_of(&subscribed),
             b"AG\xef\x01\x01\x03\x1b\xbc\x0a\0\0\x09\x1b\x61\0\0\x01\0\0\0\0\0\x01\x02\x01FAIRBELL01\
@@ -444,6 +516,52 @@ mod tests {
             b"AR\0\0\0\0\0\0\x0a\0\0\x09\x1b\x61\0\0\x01\0\0\0\0\0\x01\x01\0FAIRBELL01\0\0\0\0\0\0\
               \0\x11\x0a\0\0\x01\x1b\x59\0\0\0\0\0\0\x01\x02\x17/dev/shm/edge/feed.ring"
         );
+    }
+
+    const FD00: &[u8; 14] = b"\xfd\0\0\0\0\0\0\0\0\0\0\0\0\0";
+
+    #[test]
+    fn golden_bytes_of_ipv6() {
+        let mut bytes = Vec::new();
+        Request::Subscribe { way: Way::Unicast, to: place6(5) }.encode(&mut bytes);
+        assert_eq!(bytes, [b"SU", &FD00[..], b"\0\x05\x1b\x5d"].concat());
+        assert_eq!(bytes.len(), SUBSCRIBE_V6_LEN);
+        let [.., subscribed] = answers();
+        let parts = [
+            &b"BU"[..],
+            FD00,
+            b"\0\x05\x1b\x5d",
+            &[0; 16],
+            b"\x1b\x61\0\0\x01\0\0\0\0\0\x01\x01\x01FAIRBELL01\0\0\0\0\0\0\0\x11",
+            FD00,
+            b"\0\x01\x1b\x59",
+            FD00,
+            b"\0\x09\x1b\x61",
+        ];
+        assert_eq!(bytes_of(&subscribed), parts.concat());
+    }
+
+    #[test]
+    fn an_address_has_one_form_and_an_answer_one_version() {
+        let mapped = SocketAddr::new(Ipv4Addr::new(10, 0, 0, 5).to_ipv6_mapped().into(), 7_005);
+        let mut bytes = Vec::new();
+        Request::Subscribe { way: Way::Unicast, to: mapped }.encode(&mut bytes);
+        assert_eq!(bytes, b"SU\x0a\0\0\x05\x1b\x5d");
+        // Control: the long form of the same is refused, and so is any other length.
+        let long = [b"SU".as_slice(), &[0; 10], b"\xff\xff\x0a\0\0\x05\x1b\x5d"].concat();
+        assert_eq!(Request::parse(&long), Err(MessageError::Field(b'S')));
+        assert_eq!(Request::parse(&long[..19]), Err(MessageError::Length(b'S')));
+        // What has another version is left out, and the source is told as none.
+        let [.., Answer::Subscribed(v6)] = answers() else { unreachable!("as made above") };
+        let (own, foreign) = (v6.repair[0], place(9));
+        let mixed = Subscribed {
+            from: foreign,
+            repair: vec![foreign, own],
+            snapshots: vec![foreign],
+            ..v6.clone()
+        };
+        let read = Answer::parse(&bytes_of(&Answer::Subscribed(mixed)));
+        assert_eq!(read, Ok(Answer::Subscribed(Subscribed { snapshots: Vec::new(), ..v6 })));
     }
 
     #[test]
@@ -465,7 +583,7 @@ mod tests {
 
     #[test]
     fn lists_have_a_bound() {
-        let [_, Answer::Subscribed(long), Answer::Edges(_, edges), _] = answers() else {
+        let [_, Answer::Subscribed(long), Answer::Edges(_, edges), ..] = answers() else {
             unreachable!("as made above");
         };
         let many = Subscribed {
@@ -508,10 +626,10 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_and_changed_bytes_never_panic(
-            which in 0usize..4, changes in vec((0usize..120, any::<u8>()), 0..4), cut in 0usize..120,
+            which in 0usize..5, changes in vec((0usize..120, any::<u8>()), 0..4), cut in 0usize..120,
             noise in vec(any::<u8>(), 0..40),
         ) {
-            let answer = answers().into_iter().nth(which).expect("one of four");
+            let answer = answers().into_iter().nth(which).expect("one of five");
             let mut bytes = bytes_of(&answer);
             prop_assert_eq!(Answer::parse(&bytes), Ok(answer));
             for (at, byte) in changes {

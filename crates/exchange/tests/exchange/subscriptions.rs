@@ -2,7 +2,7 @@
 //! their connections end.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use exchange::{ExchangeConfig, SUBSCRIPTION_DOOR, SubscriptionTerms};
 use types::{Address, ConnId, Nanos, Node, Peer, Remote, Side};
@@ -12,7 +12,7 @@ use wire::subscription::{Answer, NOWHERE, Refusal, Request, Ring, Subscribed, Wa
 
 use crate::common::{LISTENERS, MS, Outside, Pair, config, enter};
 
-const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 3), 7_100);
+const GROUP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(239, 1, 1, 3)), 7_100);
 
 /// Who is outside: what each was told, and what was sent to whom and when.
 #[derive(Default)]
@@ -62,7 +62,7 @@ impl World {
             groups: vec![GROUP],
             per_account: 100,
             from: GROUP,
-            from_for_groups: GROUP,
+            from_for_groups: vec![GROUP],
             repair: vec![GROUP],
             snapshots: vec![],
             ring: None,
@@ -101,7 +101,7 @@ impl World {
     }
 
     /// Connection `n` asks for the feed there; what it is told.
-    fn subscribe(&mut self, n: u32, way: Way, to: SocketAddrV4) -> Answer {
+    fn subscribe(&mut self, n: u32, way: Way, to: SocketAddr) -> Answer {
         let conn = ConnId(u32::from(SUBSCRIPTION_DOOR) << ConnId::DOOR_SHIFT | n);
         self.connect(conn, 1 + n % 3);
         let (mut message, mut bytes) = (Vec::new(), Vec::new());
@@ -138,12 +138,12 @@ impl World {
     }
 }
 
-fn place(n: u32) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7_000 + n as u16)
+fn place(n: u32) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 7_000 + n as u16))
 }
 
-fn peer(of: SocketAddrV4) -> Peer {
-    Peer::v4(of.ip().to_bits(), of.port())
+fn peer(of: SocketAddr) -> Peer {
+    Peer::from(of)
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::options::duration;
 use clap::Args;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct AgentArgs {
     pub id: u16,
     /// Every node of the mesh and its address, this one among them
     #[arg(long = "node", value_name = "ID=IP:PORT", value_parser = node, required = true)]
-    pub nodes: Vec<(u16, SocketAddrV4)>,
+    pub nodes: Vec<(u16, SocketAddr)>,
     /// The node whose clock the others follow
     #[arg(long, value_name = "ID", default_value_t = 0)]
     pub reference: u16,
@@ -84,7 +84,7 @@ pub struct AgentArgs {
 }
 
 /// `3=10.0.0.4:7400`
-fn node(text: &str) -> Result<(u16, SocketAddrV4), String> {
+fn node(text: &str) -> Result<(u16, SocketAddr), String> {
     let parts = text.split_once('=');
     parts
         .and_then(|(id, addr)| Some((id.parse().ok()?, addr.parse().ok()?)))
@@ -220,7 +220,7 @@ impl Node for Host {
 /// Hosts the agent until the time is over or Ctrl-C.
 pub fn run(args: &AgentArgs) -> Result<(), Failure> {
     let io = |error: std::io::Error| Failure::Run(format!("clock agent: {error}"));
-    let nodes: Vec<(NodeId, SocketAddrV4)> =
+    let nodes: Vec<(NodeId, SocketAddr)> =
         args.nodes.iter().map(|(id, addr)| (NodeId(*id), *addr)).collect();
     let me = NodeId(args.id);
     let own = nodes.iter().find(|(id, _)| *id == me).map(|(_, addr)| *addr);
@@ -251,7 +251,7 @@ pub fn run(args: &AgentArgs) -> Result<(), Failure> {
 
 fn host(
     args: &AgentArgs,
-    nodes: &[(NodeId, SocketAddrV4)],
+    nodes: &[(NodeId, SocketAddr)],
     clock: &Clock,
     samples: SyncSender<Sample>,
 ) -> Result<Host, Failure> {

@@ -1,6 +1,6 @@
 //! Agents of one machine: a thread with all of them, each on a loopback address of its own.
 
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use planner::schema::Experiment;
 use probe::{Agent, Injection, Key};
 use types::{Channel, NodeId};
 
-use super::{control, io, loop_config, packed, randomness};
+use super::{control, io, loop_config, randomness};
 use host::failure::Failure;
 
 /// Attempts to find a port that is free for both protocols.
@@ -35,7 +35,7 @@ pub fn run(
         let node = Agent::new(key.clone(), randomness()?, Some(injection));
         let sockets = vec![(Channel::OVERLAY, socket)];
         agents.add_node(NodeId(vm as u16), node, sockets, [listener]).map_err(io)?;
-        addresses.push(packed(address));
+        addresses.push(address);
     }
     let handle = agents.handle();
     let ended = Arc::new(AtomicBool::new(false));
@@ -62,14 +62,14 @@ pub fn run(
 }
 
 /// A loopback address of its own, and a port that is free for both protocols.
-fn bind(vm: usize) -> Result<(TcpListener, UdpSocket, SocketAddrV4), Failure> {
+fn bind(vm: usize) -> Result<(TcpListener, UdpSocket, SocketAddr), Failure> {
     let ip = Ipv4Addr::new(127, 0, 77, vm as u8 + 1);
     let mut last = None;
     for _ in 0..PORT_TRIES {
         let listener = TcpListener::bind((ip, 0)).map_err(io)?;
         let port = listener.local_addr().map_err(io)?.port();
         match UdpSocket::bind((ip, port)) {
-            Ok(socket) => return Ok((listener, socket, SocketAddrV4::new(ip, port))),
+            Ok(socket) => return Ok((listener, socket, SocketAddr::from((ip, port)))),
             Err(error) => last = Some(error),
         }
     }

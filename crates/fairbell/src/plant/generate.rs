@@ -1,6 +1,6 @@
 //! Lines of made-up market data, each over two sides, for tests and load.
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -55,7 +55,7 @@ struct Source {
 
 /// Runs the command.
 pub fn run(args: &GenerateArgs) -> Result<(), Failure> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(failed("a socket"))?;
+    let socket = host::sockets::udp_anywhere().map_err(failed("a socket"))?;
     let source = |number: u16| {
         let seed = SplitMix64::mix(args.seed.wrapping_add(number.into()));
         let shape = Shape { seed, ..Shape::default() };

@@ -11,7 +11,7 @@ mod serve;
 mod subscribe;
 mod venue;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -58,7 +58,17 @@ fn listen(address: SocketAddr) -> Result<UdpSocket, Failure> {
                 socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED)?;
                 socket
             }
-            _ => UdpSocket::bind(address)?,
+            IpAddr::V6(group) if group.is_multicast() => {
+                let socket = host::sockets::udp((Ipv6Addr::UNSPECIFIED, address.port()).into())?;
+                // The interface, where the address names one (`[ff15::3%2]:16000`).
+                let interface = match address {
+                    SocketAddr::V6(address) => address.scope_id(),
+                    SocketAddr::V4(_) => 0,
+                };
+                socket.join_multicast_v6(&group, interface)?;
+                socket
+            }
+            _ => host::sockets::udp(address)?,
         };
         socket.set_nonblocking(true)?;
         // Less than asked for is no reason to refuse.

@@ -168,7 +168,8 @@ impl Plant {
                     for _ in 0..TURN {
                         let Ok((len, sender)) = socket.recv_from(&mut bytes) else { break };
                         busy = true;
-                        if !self.from.is_empty() && !self.from.contains(&sender.ip()) {
+                        if !self.from.is_empty() && !self.from.contains(&sender.ip().to_canonical())
+                        {
                             self.foreign.fetch_add(1, Ordering::Relaxed);
                             continue;
                         }

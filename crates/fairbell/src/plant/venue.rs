@@ -4,7 +4,7 @@
 //! again, then a spare edge, if there are any; the other side goes on meanwhile, and what both lacked is
 //! repaired.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use clap::Args;
 use feed::plant::{StreamHealth, VenueFeed};
 use feed::{CatchUpConfig, ListenerConfig};
 use host::failure::Failure;
-use host::sockets::{io, v4};
+use host::sockets::{ANYWHERE, io, udp_anywhere};
 use host::subscriber::{Session, hear};
 use net::{ClientTls, Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy, peer_addr};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub struct VenueArgs {
     pub tls: TlsArgs,
     /// Where to hear the feed of each side; port 0 takes a free one [default: 0.0.0.0:0]
     #[arg(long, value_name = "ADDRESS:PORT", requires = "venues", num_args = 1)]
-    pub listen: Vec<SocketAddrV4>,
+    pub listen: Vec<SocketAddr>,
     /// Have it sent to this multicast group of the edge instead; again for side B
     #[arg(
         long,
@@ -52,15 +52,13 @@ pub struct VenueArgs {
         conflicts_with = "listen",
         num_args = 1
     )]
-    pub group: Vec<SocketAddrV4>,
+    pub group: Vec<SocketAddr>,
 }
 
 /// The node of the feed.
 const PLANT: NodeId = NodeId(60_003);
 /// The socket of each side.
 const SIDES: [Channel; 2] = [Channel::FEED, Channel(2)];
-/// Any address, any port.
-const ANY: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
 /// Between two attempts to subscribe.
 const RETRY: Duration = Duration::from_millis(500);
 /// Between two lines of print.
@@ -70,7 +68,7 @@ const OWN_ATTEMPTS: usize = 3;
 
 /// A door, and how to get in.
 struct Doors {
-    places: Vec<SocketAddrV4>,
+    places: Vec<SocketAddr>,
     user: String,
     password: String,
     tls: Option<ClientTls>,
@@ -84,7 +82,7 @@ fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Doors {
     /// Takes the door that is the side's turn: its own first, then the spare ones.
-    fn turn(&self, side: usize, attempt: usize) -> SocketAddrV4 {
+    fn turn(&self, side: usize, attempt: usize) -> SocketAddr {
         let mut held = locked(&self.held);
         let other = held.get(1 - side).copied().flatten();
         let spare = self.places.len().saturating_sub(2);
@@ -100,17 +98,17 @@ impl Doors {
         if let Some(held) = held.get_mut(side) {
             *held = Some(place);
         }
-        self.places.get(place).copied().unwrap_or(ANY)
+        self.places.get(place).copied().unwrap_or(ANYWHERE)
     }
 
-    fn open(&self, at: SocketAddrV4) -> Result<Session, Failure> {
+    fn open(&self, at: SocketAddr) -> Result<Session, Failure> {
         Session::open(at, (&self.user, &self.password), self.tls.as_ref())
     }
 }
 
 /// How a side is subscribed to.
 struct Route {
-    group: Option<SocketAddrV4>,
+    group: Option<SocketAddr>,
     /// Where it is heard.
     port: u16,
 }
@@ -120,7 +118,7 @@ impl Route {
         match self.group {
             Some(group) => session.subscribe(Way::Group, group),
             None => {
-                let to = SocketAddrV4::new(session.local(), self.port);
+                let to = SocketAddr::new(session.local(), self.port);
                 session.subscribe(Way::Unicast, to)
             }
         }
@@ -178,16 +176,20 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let mut refused = None;
     for (side, channel) in (0..sides).zip(SIDES) {
         let session = doors.open(doors.turn(side, 0));
-        let local = session.as_ref().map_or(*ANY.ip(), Session::local);
+        let local = session.as_ref().map_or(ANYWHERE.ip(), Session::local);
         let group = of.group.get(side).or(of.group.first()).copied();
-        let listen = of.listen.get(side).copied().unwrap_or(ANY);
+        let listen = of.listen.get(side).copied();
         // One group for both sides is one socket.
         let shared = side > 0 && group.is_some() && of.group.len() < 2;
         let port = match shared {
             true => 0,
             false => {
-                let socket = hear(listen, group, local).map_err(io)?;
-                let port = v4(socket.local_addr().map_err(io)?)?.port();
+                let socket = match listen {
+                    None if group.is_none() => udp_anywhere(),
+                    listen => hear(listen.unwrap_or(ANYWHERE), group, local),
+                };
+                let socket = socket.map_err(io)?;
+                let port = socket.local_addr().map_err(io)?.port();
                 sockets.push((channel, socket));
                 port
             }
@@ -374,7 +376,7 @@ impl Plant<'_> {
         }
     }
 
-    fn set(&self, side: usize, source: Option<SocketAddrV4>) {
+    fn set(&self, side: usize, source: Option<SocketAddr>) {
         let source = source.map(peer_addr);
         // The loop runs: it takes the call.
         let _ = self.handle.call(PLANT, move |feed: &mut VenueFeed, _, _| {

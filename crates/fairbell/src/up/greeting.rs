@@ -1,6 +1,6 @@
 //! What a run says at its start.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use host::config::Config;
 use host::config::keys::FIX_ROLES;
@@ -16,7 +16,7 @@ pub fn hedge_cut(config: &Config, layers: &[u32]) -> Option<String> {
 
 /// What a user needs to connect a client of their own.
 pub fn welcome(config: &Config, addresses: &Addresses) -> String {
-    let all = |addresses: &[SocketAddrV4]| {
+    let all = |addresses: &[SocketAddr]| {
         addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };
     let guests = || config.accounts.0.iter().skip(config.flow.participants as usize);

@@ -4,7 +4,7 @@
 //! flipping one bit of the last byte of one of them, which lies in an ITCH message. Whatever that
 //! byte means, the run must not pass.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ const MOLD_HEADER: usize = 20;
 /// The relay.
 pub struct Relay {
     socket: UdpSocket,
-    from: SocketAddrV4,
-    to: SocketAddrV4,
+    from: SocketAddr,
+    to: SocketAddr,
     packet: u64,
 }
 
@@ -37,10 +37,9 @@ impl Relay {
             net::socket_addr(peer).ok_or_else(none)
         };
         let (from, to) = (address(*source)?, address(*destination)?);
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+        let socket = UdpSocket::bind((to.ip(), 0)).map_err(failed)?;
         socket.set_read_timeout(Some(Duration::from_millis(20))).map_err(failed)?;
-        let port = socket.local_addr().map_err(failed)?.port();
-        *destination = net::peer_addr(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+        *destination = net::peer_addr(socket.local_addr().map_err(failed)?);
         *source = *destination;
         Ok(Relay { socket, from, to, packet })
     }
@@ -49,7 +48,7 @@ impl Relay {
     pub fn run(&self, stop: &AtomicBool) {
         let (mut buffer, mut seen) = ([0u8; 2_048], 0);
         while !stop.load(Ordering::Relaxed) {
-            let Ok((len, SocketAddr::V4(from))) = self.socket.recv_from(&mut buffer) else {
+            let Ok((len, from)) = self.socket.recv_from(&mut buffer) else {
                 continue;
             };
             if from != self.from {

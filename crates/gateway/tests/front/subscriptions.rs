@@ -1,7 +1,7 @@
 //! Who may have the feed sent where, with which words others are refused, and when it ends.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use gateway::{
     EdgeLoad, GatewayConfig, Refusal, SUBSCRIPTION_DOOR, SubscriptionEvent, SubscriptionRefusal,
@@ -16,15 +16,15 @@ use wire::subscription::{Answer, NOWHERE, Request, Ring, Subscribed, Way};
 use crate::bench::{Bench, MS, SECOND, SESSION, config, packets};
 
 const HERE: u32 = 0x0A00_0001;
-const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 3), 7_100);
+const GROUP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(239, 1, 1, 3)), 7_100);
 const PER_ACCOUNT: usize = 3;
 
 fn door(n: u32) -> u32 {
     u32::from(SUBSCRIPTION_DOOR) << ConnId::DOOR_SHIFT | n
 }
 
-fn at(ip: u32, port: u16) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::from_bits(ip), port)
+fn at(ip: u32, port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::from_bits(ip), port))
 }
 
 fn terms() -> SubscriptionTerms {
@@ -32,7 +32,7 @@ fn terms() -> SubscriptionTerms {
         groups: vec![GROUP],
         per_account: PER_ACCOUNT,
         from: at(0, 7_009),
-        from_for_groups: at(HERE + 9, 7_009),
+        from_for_groups: vec![at(HERE + 9, 7_009)],
         repair: vec![at(HERE + 1, 7_001)],
         snapshots: vec![at(HERE + 9, 7_012)],
         ring: None,
@@ -47,7 +47,11 @@ fn bench() -> Bench {
 
 /// Connects from `HERE` and logs on; the types of what came back.
 fn log_on(bench: &mut Bench, n: u32, user: &str, password: &str) -> String {
-    let remote = Remote { address: Some(Address::v4(HERE)), certificate: None };
+    log_on_from(bench, Address::v4(HERE), n, (user, password))
+}
+
+fn log_on_from(bench: &mut Bench, from: Address, n: u32, (user, password): (&str, &str)) -> String {
+    let remote = Remote { address: Some(from), certificate: None };
     let soup = ClientSession::new(user, password).expect("short");
     bench.connect_from(door(n), soup, &remote);
     bench.ask_in(door(n))
@@ -125,6 +129,44 @@ fn a_subscriber_is_told_all_that_it_needs() {
 }
 
 #[test]
+fn over_ipv6_the_feed_goes_to_the_own_address_alone_and_servers_are_of_that_version() {
+    let six = |n: u16, port| SocketAddr::from((Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, n), port));
+    let local = |n: u16, port| SocketAddr::from((Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, n), port));
+    let group = SocketAddr::from((Ipv6Addr::new(0xFF15, 0, 0, 0, 0, 0, 0, 3), 7_100));
+    let mut bench = Bench::with(GatewayConfig { connections_max: 200, ..config() });
+    bench.gateway.offer_subscriptions(SubscriptionTerms {
+        groups: vec![GROUP, group],
+        from_for_groups: vec![at(HERE + 9, 7_009), six(9, 7_009)],
+        repair: vec![at(HERE + 1, 7_001), six(1, 7_001)],
+        snapshots: vec![six(9, 7_012), at(HERE + 9, 7_012)],
+        ..terms()
+    });
+    let login = ("USER1", "secret1");
+    assert_eq!(log_on_from(&mut bench, six(5, 0).ip().into(), 1, login), "AU");
+    let unicast = |to| Request::Subscribe { way: Way::Unicast, to };
+    // A neighbour of the same /64, the same address of IPv4's version, and no port.
+    for to in [six(6, 7_100), at(5, 7_100), six(5, 0)] {
+        assert_eq!(ask(&mut bench, 1, unicast(to)), [], "{to}");
+        assert_eq!(heard(&bench, 1), Answer::Refused(SubscriptionRefusal::NotYours), "{to}");
+    }
+    let wanted = ask(&mut bench, 1, unicast(six(5, 7_100)));
+    assert_eq!(wanted, [SubscriptionEvent::Wanted(ConnId(door(1)), Peer::from(six(5, 7_100)))]);
+    let Answer::Subscribed(told) = answer(&mut bench, 1, true) else { panic!("refused") };
+    assert_eq!((told.to, told.from), (six(5, 7_100), "[::]:7009".parse().expect("an address")));
+    assert_eq!((told.repair, told.snapshots), (vec![six(1, 7_001)], vec![six(9, 7_012)]));
+    // A group, and where it is sent from.
+    assert_eq!(log_on_from(&mut bench, six(5, 0).ip().into(), 2, login), "AU");
+    let wanted = ask(&mut bench, 2, Request::Subscribe { way: Way::Group, to: group });
+    assert_eq!(wanted, [SubscriptionEvent::Wanted(ConnId(door(2)), Peer::from(group))]);
+    let Answer::Subscribed(told) = answer(&mut bench, 2, true) else { panic!("refused") };
+    assert_eq!((told.to, told.from), (group, six(9, 7_009)));
+    // A link-local address can't be sent to without the segment, even if it is one's own.
+    assert_eq!(log_on_from(&mut bench, local(5, 0).ip().into(), 3, login), "AU");
+    assert_eq!(ask(&mut bench, 3, unicast(local(5, 7_100))), []);
+    assert_eq!(heard(&bench, 3), Answer::Refused(SubscriptionRefusal::NotYours));
+}
+
+#[test]
 fn wrong_words_are_refused_as_at_any_door_and_count_there() {
     let mut bench = bench();
     for n in 1..=5 {
@@ -171,7 +213,7 @@ fn nobody_aims_the_feed_at_others() {
         (other(Way::Unicast, at(HERE, 0)), SubscriptionRefusal::NotYours),
         (other(Way::Unicast, GROUP), SubscriptionRefusal::NotYours),
         (other(Way::Group, at(HERE, 7_100)), SubscriptionRefusal::Group),
-        (other(Way::Group, SocketAddrV4::new(*GROUP.ip(), 7_101)), SubscriptionRefusal::Group),
+        (other(Way::Group, SocketAddr::new(GROUP.ip(), 7_101)), SubscriptionRefusal::Group),
     ];
     for (request, why) in foreign {
         assert_eq!(ask(&mut bench, 1, request), [], "{request:?}");
@@ -278,12 +320,12 @@ fn two_that_share_a_group_get_it_once_and_until_both_have_gone() {
         log_on(&mut bench, n, &format!("USER{n}"), &format!("secret{n}"));
         assert_eq!(ask(&mut bench, n, group).len(), 1);
         let Answer::Subscribed(told) = answer(&mut bench, n, true) else { panic!("refused") };
-        assert_eq!((told.way, told.from), (Way::Group, terms().from_for_groups));
+        assert_eq!((told.way, told.from), (Way::Group, terms().from_for_groups[0]));
     }
     bench.close(door(1));
     assert_eq!(events(&mut bench), []);
     bench.close(door(2));
-    let over = Peer::v4(GROUP.ip().to_bits(), GROUP.port());
+    let over = Peer::from(GROUP);
     assert_eq!(events(&mut bench), [SubscriptionEvent::Over(over)]);
 }
 
@@ -389,7 +431,7 @@ proptest! {
             }
             let allowed = |to: &Peer| {
                 (0..3).any(|port| *to == peer(7_000 + port))
-                    || *to == Peer::v4(GROUP.ip().to_bits(), GROUP.port())
+                    || *to == Peer::from(GROUP)
             };
             prop_assert!(served.iter().all(allowed), "{served:?}");
             prop_assert!(served.len() <= bench.gateway.subscribers());

@@ -102,9 +102,10 @@ impl Doors {
         self.client_certificates == CLIENT_CERTIFICATES[0]
     }
 
-    /// The address they listen on; the built-in participants need it to be IPv4.
-    pub fn address(&self) -> Option<Ipv4Addr> {
-        self.listen.parse().ok()
+    /// The address they listen on, of either version of IP; `::` is all addresses of both.
+    pub fn address(&self) -> Option<IpAddr> {
+        let parsed = self.listen.parse::<IpAddr>().ok().map(|ip| ip.to_canonical());
+        parsed.filter(|ip| !matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local()))
     }
 
     /// Limits of strangers, with a key that nobody else knows.
@@ -186,7 +187,10 @@ pub(super) fn relations(config: &Config, both: &mut super::load::Both<'_>) {
     let doors = &config.doors;
     let mut one = |path: &str, why: String| both((path, why.clone()), (path, why));
     let Some(address) = doors.address() else {
-        let why = format!("must be an IPv4 address, is {:?}", doors.listen);
+        let why = format!(
+            "must be an IPv4 address, or an IPv6 address that is not link-local, is {:?}",
+            doors.listen
+        );
         return one("doors.listen", why);
     };
     let parts = [("key", &doors.key), ("authorities", &doors.authorities)];

@@ -87,6 +87,14 @@ fn doors_are_plain_on_loopback_only_and_logins_complete() {
             "[doors]\nplain = true\nlisten = \"10.0.0.1\"",
             "3: doors.listen: 10.0.0.1 is no loopback address: doors there need TLS",
         ),
+        (
+            "[doors]\nplain = true\nlisten = \"::\"",
+            "3: doors.listen: :: is no loopback address: doors there need TLS",
+        ),
+        (
+            "[doors]\nplain = true\nlisten = \"fe80::1\"",
+            "3: doors.listen: must be an IPv4 address, or an IPv6 address that is not link-local",
+        ),
         ("[doors]\ncertificate = \"a.pem\"", "doors.key: must be given with doors.certificate"),
         (
             "[doors]\nplain = true\ncertificate = \"a\"\nkey = \"b\"\nauthorities = \"c\"\n\

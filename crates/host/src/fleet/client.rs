@@ -4,7 +4,6 @@
 //! is silent or says that another one leads. While no root can be reached the node goes on with the
 //! keys it has.
 
-use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,7 +20,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::replica::gate;
 use crate::replica::node::Status;
-use crate::sockets::connect_from;
+use crate::sockets::connect_any;
 
 /// How long an address may not answer.
 const CONNECT: Duration = Duration::from_millis(500);
@@ -35,8 +34,6 @@ const TURN: Duration = Duration::from_millis(50);
 const STUCK: Duration = Duration::from_secs(2);
 /// Between two words on how the node is.
 const HEALTH_EVERY: Duration = Duration::from_secs(1);
-/// An unspecified address: whichever leads there.
-const ANY: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
 
 /// The node whose connection is kept.
 pub trait Connected {
@@ -105,9 +102,12 @@ impl Identity {
         let none = || Failure::Run(format!("there is no root {replica}"));
         let node = self.root(replica).ok_or_else(none)?;
         let failed = |error: std::io::Error| Failure::Run(format!("{}: {error}", node.name));
-        // The name is resolved anew each time.
-        let at = self.file.at(node, Port::Control)?;
-        let stream = connect_from(ANY, at, CONNECT).map_err(failed)?;
+        // The name is resolved anew each time. An operator may be anywhere, a node is where it is.
+        let ways = match self.file.numbered(self.number) {
+            Some(own) => self.file.ways(own, node, Port::Control)?,
+            None => self.file.places(node, Port::Control)?,
+        };
+        let stream = connect_any(&ways, CONNECT).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         let until = Instant::now() + gate::HANDSHAKE;
         let ends = (self.number, replica.into());

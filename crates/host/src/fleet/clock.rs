@@ -6,7 +6,6 @@
 //! machine follows chrony or a PTP hardware clock of its own, whose bound its readings have, or (`system`)
 //! is as right as configured.
 
-use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -22,7 +21,7 @@ use crate::clock_agent::{FreeClock, HostedAgent, KeptClock, UNKNOWN_NS, Wrong};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::followed_clock::{self, FollowedClock, Source};
-use crate::sockets::io;
+use crate::sockets::{self, io};
 
 /// No machine's number.
 const NOBODY: NodeId = NodeId(0);
@@ -93,7 +92,10 @@ impl NodeClock {
         settings.tolerance_ns = config.clock.pure_us * Nanos::MICRO;
         let mut places = Vec::new();
         for (member, node) in members.iter().zip(&file.nodes) {
-            places.push((*member, file.at(node, Port::Clock)?));
+            // One that it has no version of IP in common with it does not hear.
+            let own = file.numbered(number).unwrap_or(node);
+            let at = file.between(own, node, Port::Clock);
+            places.extend(at.ok().map(|at| (*member, at)));
         }
         let directory = Directory::new(&places)
             .map_err(|error| Failure::Usage(format!("{}: {error}", file.path.display())))?;
@@ -102,7 +104,7 @@ impl NodeClock {
             wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
             ..LoopConfig::default()
         };
-        let socket = UdpSocket::bind(file.bound(node, Port::Clock)).map_err(io)?;
+        let socket = sockets::udp(file.bound(node, Port::Clock)).map_err(io)?;
         let mut of = Loop::new(own, Arc::new(directory), habits).map_err(io)?;
         let sockets = vec![(Channel::OVERLAY, socket)];
         of.add_node(NodeId(number), HostedAgent(kept), sockets, []).map_err(io)?;

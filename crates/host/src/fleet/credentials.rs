@@ -171,6 +171,7 @@ pub fn issue(file: &ClusterFile, name: &str, days: u16) -> Result<PathBuf, Failu
     // Participants find all edges under one name, the venue's.
     let mut hosts = vec![own.clone(), file.name.clone()];
     hosts.extend(node.iter().flat_map(|node| [node.address.clone(), node.name.clone()]));
+    hosts.extend(node.iter().filter_map(|node| node.also.clone()));
     let pair = authority.sign_for(&own, &hosts, End::Both, days)?;
     write(&format!("{name}.pem"), &pair.certificate)?;
     write(&format!("{name}.key.pem"), &pair.key)?;

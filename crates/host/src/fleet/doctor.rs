@@ -1,21 +1,26 @@
 //! What would hurt a machine of a venue, said before it starts: files, names, certificates, ports,
 //! clock, limits, ways to the others.
 
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
 use net::CertificateFacts;
+use rustix::net::sockopt::{
+    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
+};
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 use types::Nanos;
 
+use super::addresses::IpVersion;
 use super::credentials::{Credentials, RootSecret, generation, named};
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port};
 use crate::clock_sources;
 use crate::config::Clocks;
 use crate::failure::Failure;
 use crate::phc::{Device, Hardware};
+use crate::sockets;
 
 /// How long a root's door may take to be reached.
 const REACH: Duration = Duration::from_secs(1);
@@ -23,8 +28,8 @@ const REACH: Duration = Duration::from_secs(1);
 const SOON_DAYS: i32 = 30;
 /// Receive buffer of a UDP socket that a loop asks for, bytes.
 const BUFFER: u64 = 4 << 20;
-/// Bytes of the largest datagram with its headers.
-const PACKET: usize = 1_472;
+/// Bytes of the largest datagram.
+const PACKET: usize = types::limits::DATAGRAM_BUILT_MAX;
 
 /// How a thing stands.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -105,17 +110,35 @@ impl Doctor {
         let config = self.judge("venue settings", config, |(_, nodes)| {
             format!("a tree of {nodes} nodes below the root")
         });
-        for other in &file.nodes {
-            if let Err(failure) = file.at(other, Port::Control) {
-                self.say("names", Verdict::Bad, failure.to_string());
-            }
-        }
+        self.names(file, node);
         self.keys(file, node, number, keys);
         self.ports(file, node);
         self.clock(config.map(|(config, _)| config.clock));
         self.limits();
         self.reach(file, node);
         Ok(())
+    }
+
+    /// Whether names have addresses, and of a version of IP that the machine has, too.
+    fn names(&mut self, file: &ClusterFile, own: &NodeEntry) {
+        let before = self.findings.len();
+        for other in &file.nodes {
+            if let Err(failure) = file.known(own, other, Port::Control) {
+                self.say("names", Verdict::Bad, failure.to_string());
+            }
+        }
+        if self.findings.len() > before {
+            return;
+        }
+        let by = |version: IpVersion| {
+            let of = |at: SocketAddr| IpVersion::of(at.ip()) == version;
+            let reached = |node: &&NodeEntry| file.known(own, node, Port::Control).is_ok_and(of);
+            file.nodes.iter().filter(|node| node.name != own.name).filter(reached).count()
+        };
+        let (v4, v6) = (by(IpVersion::Ipv4), by(IpVersion::Ipv6));
+        self.judge("names", file.check_ways(own), |()| {
+            format!("{v4} nodes are reached by IPv4, {v6} by IPv6")
+        });
     }
 
     fn keys(&mut self, file: &ClusterFile, node: &NodeEntry, number: u16, keys: &Path) {
@@ -178,11 +201,11 @@ impl Doctor {
         };
         for port in udp {
             let at = file.bound(node, port);
-            judge("UDP", at, UdpSocket::bind(at).map(drop));
+            judge("UDP", at, sockets::udp(at).map(drop));
         }
         for port in tcp {
             let at = file.bound(node, port);
-            judge("TCP", at, TcpListener::bind(at).map(drop));
+            judge("TCP", at, sockets::listener(at).map(drop));
         }
         if self.findings.len() == before {
             self.say("ports", Verdict::Good, format!("{free} can be bound"));
@@ -257,8 +280,8 @@ impl Doctor {
     /// Whether the roots' doors are reached, and a whole datagram gets to the machines around.
     fn reach(&mut self, file: &ClusterFile, own: &NodeEntry) {
         for (_, root) in file.replicated().filter(|(_, root)| root.name != own.name) {
-            let Ok(at) = file.at(root, Port::Control) else { continue };
-            match TcpStream::connect_timeout(&at.into(), REACH) {
+            let Ok(at) = file.between(own, root, Port::Control) else { continue };
+            match TcpStream::connect_timeout(&at, REACH) {
                 Ok(_) => self.say("ways", Verdict::Good, format!("{} answers at {at}", root.name)),
                 Err(error) => {
                     let why = format!("{} at {at}: {error}: does it run?", root.name);
@@ -268,8 +291,8 @@ impl Doctor {
         }
         let mut small = Vec::new();
         for other in file.nodes.iter().filter(|other| other.name != own.name) {
-            let Ok(at) = file.at(other, Port::Clock) else { continue };
-            if let Err(error) = send_whole(at.into()) {
+            let Ok(at) = file.between(own, other, Port::Clock) else { continue };
+            if let Err(error) = send_whole(at) {
                 small.push(format!("{} at {at}: {error}", other.name));
             }
         }
@@ -288,9 +311,14 @@ impl Doctor {
 /// Sends the longest datagram of the overlay, which must not be cut into fragments. Whoever hears it
 /// drops it.
 fn send_whole(at: SocketAddr) -> std::io::Result<()> {
-    let socket = UdpSocket::bind("0.0.0.0:0")?;
-    let whole = rustix::net::sockopt::Ipv4PathMtuDiscovery::DO;
-    rustix::net::sockopt::set_ip_mtu_discover(&socket, whole)?;
+    let socket = match at {
+        SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?,
+        SocketAddr::V6(_) => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?,
+    };
+    match at {
+        SocketAddr::V4(_) => set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO)?,
+        SocketAddr::V6(_) => set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::DO)?,
+    }
     socket.send_to(&[0; PACKET], at).map(drop)
 }
 

@@ -4,11 +4,11 @@
 //! address that the others reach it at, and what it does. What is of one machine alone (the address
 //! it binds, its folder) stands in that node's entry and nobody else uses it.
 //!
-//! Addresses are DNS names or IP addresses; names are resolved when a process starts and whenever it
-//! connects again. A node's number is its place in the file, from 1: new nodes come last.
+//! Addresses are DNS names or IP addresses ([`super::addresses`]); names are resolved when a process starts
+//! and whenever it connects again. A node's number is its place in the file, from 1: new nodes come last.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use replication::VOTERS_MAX;
@@ -17,10 +17,10 @@ use serde_json::Value;
 use types::{Nanos, NodeId};
 use wire::subscription::HOST_MAX;
 
+use super::addresses::{IpVersion, is_plain, names_of, wrong};
 use super::plan::PlanSettings;
 use crate::config::Config;
 use crate::failure::{Failure, on};
-use crate::replica::cluster::ReplicaAddresses;
 
 /// Nodes of a file at most.
 pub const NODES_MAX: usize = engine::NODES_MAX;
@@ -108,6 +108,8 @@ struct Section {
     authority: PathBuf,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     port: Option<u16>,
+    #[serde(default, skip_serializing_if = "IpVersion::is_usual")]
+    prefer: IpVersion,
 }
 
 /// One node.
@@ -118,6 +120,9 @@ pub struct NodeEntry {
     pub name: String,
     /// Where the others reach it: a DNS name or an IP address.
     pub address: String,
+    /// A second name or IP address, of the version of IP that `address` has not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub also: Option<String>,
     /// What it does.
     pub roles: Vec<NodeRole>,
     /// Which zone or data centre it is in.
@@ -135,10 +140,10 @@ pub struct NodeEntry {
     /// Whom its receiver hands the feed to: an address and port each, unicast or an IP multicast
     /// group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub subscribers: Vec<SocketAddrV4>,
+    pub subscribers: Vec<SocketAddr>,
     /// IP multicast groups and ports on its segment that participants may subscribe to there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<SocketAddrV4>,
+    pub groups: Vec<SocketAddr>,
     /// Folder of the ring in shared memory that an edge writes the feed into, for processes on its
     /// machine; none without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,6 +166,7 @@ impl NodeEntry {
         NodeEntry {
             name: name.into(),
             address: address.into(),
+            also: None,
             roles,
             zone: String::new(),
             port: None,
@@ -204,6 +210,8 @@ pub struct ClusterFile {
     pub session: String,
     /// Midnight UTC that ITCH and OUCH times count from, ns since 1970.
     pub midnight_ns: u64,
+    /// Which version of IP two machines use that have both.
+    pub prefer: IpVersion,
     /// All nodes; the first has number 1.
     pub nodes: Vec<NodeEntry>,
     /// `[plan]`: how trees are planned.
@@ -259,6 +267,7 @@ impl ClusterFile {
             venue: section.venue,
             authority: section.authority,
             port: section.port.unwrap_or(FIRST_PORT),
+            prefer: section.prefer,
         };
         file.check().map_err(|(key, why)| wrong(&key, why))?;
         Ok(file)
@@ -279,6 +288,7 @@ impl ClusterFile {
             venue: self.venue.clone(),
             authority: self.authority.clone(),
             port: Some(self.port),
+            prefer: self.prefer,
         };
         let plan = Some(self.plan.clone()).filter(|plan| *plan != PlanSettings::default());
         let text = FileText { cluster: section, plan, node: self.nodes.clone() };
@@ -309,6 +319,7 @@ impl ClusterFile {
             venue: PathBuf::from("venue.toml"),
             authority: PathBuf::from("authority.pem"),
             port: FIRST_PORT,
+            prefer: IpVersion::default(),
         };
         let wrong = |(key, why)| Failure::Usage(format!("{}: {key}: {why}", path.display()));
         file.check().map_err(wrong)?;
@@ -355,9 +366,15 @@ impl ClusterFile {
                 let why = format!("{}: a snapshot server stands beside an edge", node.name);
                 return Err((key(at, "roles"), why));
             }
-            let usable = |at: &SocketAddrV4| at.ip().is_multicast() && at.port() > 0;
+            if let Some((name, why)) = wrong(node) {
+                return Err((key(at, name), format!("{}: {why}", node.name)));
+            }
+            let usable = |at: &SocketAddr| at.ip().is_multicast() && is_plain(at);
             if node.groups.len() > GROUPS_MAX || !node.groups.iter().all(usable) {
-                let why = format!("{}: at most {GROUPS_MAX} like \"239.1.1.3:7100\"", node.name);
+                let why = format!(
+                    "{}: at most {GROUPS_MAX} like \"239.1.1.3:7100\" or \"[ff15::3]:7100\"",
+                    node.name
+                );
                 return Err((key(at, "groups"), why));
             }
             let unfit = node.ring.as_ref().and_then(|of| crate::feed_ring::unfit(of, &node.name));
@@ -383,12 +400,12 @@ impl ClusterFile {
                 return Err((key(at, "port"), format!("1..={}", u16::MAX - PORTS)));
             }
             if (port.saturating_sub(PORTS - 1)..port + PORTS)
-                .any(|port| places.contains(&(&node.address, port)))
+                .any(|port| names_of(node).any(|name| places.contains(&(name, port))))
             {
                 let why = format!("{}: nodes of one address need ports {PORTS} apart", node.name);
                 return Err((key(at, "port"), why));
             }
-            places.insert((&node.address, port));
+            places.extend(names_of(node).map(|name| (name, port)));
         }
         if self.of(NodeRole::Learner).count() > VOTERS_MAX {
             let why = format!("at most {VOTERS_MAX} with the role learner");
@@ -454,29 +471,6 @@ impl ClusterFile {
         self.port_of(node) + port as u16
     }
 
-    /// Where the others reach a port of a node, as its name resolves now.
-    ///
-    /// # Errors
-    /// A name that has no address.
-    pub fn at(&self, node: &NodeEntry, port: Port) -> Result<SocketAddrV4, Failure> {
-        let place = (&node.address[..], self.port_of(node) + port as u16);
-        let failed = |why: String| {
-            Failure::Run(format!("{}: {}: {}: {why}", self.path.display(), node.name, node.address))
-        };
-        let found = place.to_socket_addrs().map_err(|error| failed(error.to_string()))?;
-        let v4 = found.filter_map(|at| match at {
-            SocketAddr::V4(at) => Some(at),
-            SocketAddr::V6(_) => None,
-        });
-        v4.into_iter().next().ok_or_else(|| failed("no IPv4 address".to_string()))
-    }
-
-    /// What a node binds for a port of its own.
-    pub fn bound(&self, node: &NodeEntry, port: Port) -> SocketAddr {
-        let on = node.bind.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        SocketAddr::new(on, self.port_of(node) + port as u16)
-    }
-
     /// Overlay nodes but the root, by their ids: which node of the file each is on, and its port.
     ///
     /// # Errors
@@ -507,21 +501,6 @@ impl ClusterFile {
         }
         overlay.sort_by_key(|(id, ..)| *id);
         Ok(overlay)
-    }
-
-    /// Places of the replicas with a role.
-    ///
-    /// # Errors
-    /// Names without an address.
-    pub fn replicas(&self, role: NodeRole) -> Result<Vec<ReplicaAddresses>, Failure> {
-        let place = |(_, node): (u16, &NodeEntry)| {
-            Ok(ReplicaAddresses {
-                overlay: self.at(node, Port::Root)?,
-                feed: self.at(node, Port::Retransmission)?,
-                link: self.at(node, Port::Link)?,
-            })
-        };
-        self.of(role).map(place).collect()
     }
 
     /// The file of the venue's settings.
@@ -582,9 +561,13 @@ pub fn venue_digest(file: &ClusterFile, config: &Config) -> Result<u64, Failure>
     }
     let mut text = value.to_string();
     text += &format!("\n{} {} {} {}", file.name, file.id, file.session, file.midnight_ns);
+    if !file.prefer.is_usual() {
+        text += &format!(" {}", file.prefer);
+    }
     for node in &file.nodes {
         let (NodeEntry { name, address, roles, zone, .. }, port) = (node, file.port_of(node));
         text += &format!("\n{name} {address} {roles:?} {zone} {port} {}", node.public());
+        node.also.iter().for_each(|also| text += &format!(" also {also}"));
     }
     Ok(engine::digest_of(text.as_bytes()))
 }
@@ -662,7 +645,8 @@ mod tests {
         let file = parse(&format!("{GOOD}{more}")).expect("a good file");
         let numbers = [1, 2, 3, 4, 5].map(|number| file.replica(number));
         assert_eq!(numbers, [Some(1), None, Some(4), Some(2), Some(3)]);
-        let places = |role| file.replicas(role).expect("addresses");
+        let own = &file.nodes[0];
+        let places = |role| file.replicas(own, role).expect("addresses");
         let replicas = [places(NodeRole::Root), places(NodeRole::Reserve)].concat();
         let ports: Vec<u16> = replicas.iter().map(|place| place.overlay.port()).collect();
         assert_eq!(ports, [7_000, 7_300, 7_400, 7_200]);

@@ -4,6 +4,7 @@
 //! their log. Every other node keeps a control connection to the one that leads ([`client`],
 //! [`server`]) and gets its keys there; without a root it goes on with those it has.
 
+pub mod addresses;
 pub mod client;
 pub mod clock;
 pub mod connection;

@@ -4,7 +4,7 @@
 //! then runs its proxies and edges in one loop. A root runs its replica and a door for the control
 //! connections of the others. A machine can be both.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
@@ -41,7 +41,7 @@ use crate::replica::cluster::Cluster;
 use crate::replica::gate::Limits;
 use crate::replica::line::RootLine;
 use crate::replica::node::{Host, Sockets};
-use crate::sockets::io;
+use crate::sockets::{self, io};
 
 /// The snapshot server for its loop: no overlay node has this id.
 const SNAPSHOTS: NodeId = NodeId(50_000);
@@ -76,7 +76,7 @@ pub struct NodeOptions {
     /// On trial: set when that clock is to jump ahead by so much, us.
     pub jump: Option<(Arc<AtomicBool>, u64)>,
     /// On trial: other roots, by number, whose streams are reached elsewhere than the file says.
-    pub links: Vec<(u8, SocketAddrV4)>,
+    pub links: Vec<(u8, SocketAddr)>,
     /// On trial: places at a root's doors go to the first who come.
     pub first_come: bool,
     /// Write each datagram's release to `traces.bin` in its folder.
@@ -116,6 +116,7 @@ pub fn run(
     told: impl Fn(&str) + Sync,
 ) -> Result<(), Failure> {
     let (number, entry) = file.node(&options.name)?;
+    file.check_ways(entry)?;
     let config = file.venue()?;
     crate::files::folder(&options.dir)?;
     let credentials = Credentials::read(file, &options.keys, &options.name)?;
@@ -245,7 +246,8 @@ impl Machine<'_> {
     }
 
     fn cluster(&self, secret: Secret) -> Result<Cluster, Failure> {
-        let mut cluster = Cluster::of(self.file, &self.overlay, secret, &self.options.keys)?;
+        let mut cluster =
+            Cluster::of((self.file, self.entry), &self.overlay, secret, &self.options.keys)?;
         for (replica, through) in &self.options.links {
             let mut places = cluster.replicas.iter_mut().chain(&mut cluster.reserve);
             let place = usize::from(*replica).checked_sub(1).and_then(|place| places.nth(place));
@@ -263,12 +265,12 @@ impl Machine<'_> {
 
     fn bind(&self, port: Port) -> Result<UdpSocket, Failure> {
         let at = self.file.bound(self.entry, port);
-        UdpSocket::bind(at).map_err(|error| Failure::Run(format!("UDP {at} ({port:?}): {error}")))
+        sockets::udp(at).map_err(|error| Failure::Run(format!("UDP {at} ({port:?}): {error}")))
     }
 
     fn listen(&self, port: Port) -> Result<TcpListener, Failure> {
         let at = self.file.bound(self.entry, port);
-        TcpListener::bind(at).map_err(|error| Failure::Run(format!("TCP {at} ({port:?}): {error}")))
+        sockets::listener(at).map_err(|error| Failure::Run(format!("TCP {at} ({port:?}): {error}")))
     }
 
     fn directory(&self, cluster: &Cluster, leader: &LeaderEndpoint) -> Result<Directory, Failure> {
@@ -496,8 +498,7 @@ impl Machine<'_> {
                 for port in [Port::Ouch, Port::Fix, Port::Subscriptions] {
                     doors.push(self.listen(port)?);
                 }
-                let repair = cluster.retransmission();
-                let mut terms = subscriptions::terms(self.file, &self.config, self.entry, repair)?;
+                let mut terms = subscriptions::terms(self.file, &self.config, self.entry)?;
                 if let Some(folder) = &self.entry.ring {
                     let (name, group) = (&self.entry.name, self.entry.ring_group.as_deref());
                     let (writer, place) = crate::feed_ring::create(folder, name, group)?;
@@ -549,10 +550,11 @@ impl Machine<'_> {
         let here = |port| {
             let at = self.file.bound(self.entry, port);
             let ip = match at.ip() {
-                IpAddr::V4(ip) if !ip.is_unspecified() => ip,
-                _ => Ipv4Addr::LOCALHOST,
+                IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+                own => own,
             };
-            net::peer_addr(SocketAddrV4::new(ip, at.port()))
+            net::peer_addr(SocketAddr::new(ip, at.port()))
         };
         let mut settings = exchange::listener(exchange, servers);
         settings.sources = Some(vec![here(Port::Release)]);

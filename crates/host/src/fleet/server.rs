@@ -368,8 +368,8 @@ impl Server {
         stop: &AtomicBool,
     ) -> Result<(), Failure> {
         let known: Vec<IpAddr> = (self.venue.file.nodes.iter())
-            .filter_map(|node| self.venue.file.at(node, Port::Control).ok())
-            .map(|at| IpAddr::V4(*at.ip()))
+            .filter_map(|node| self.venue.file.places(node, Port::Control).ok())
+            .flat_map(|places| places.into_iter().map(|at| at.ip()))
             .collect();
         let (key, own) = (self.secret.gate()?, replica.into());
         let gate = Gate { key, own, known, limits };

@@ -4,24 +4,27 @@
 //! take participants, least loaded first, and an edge tells that to those who subscribe. A list says
 //! how old it is; edges that are drained, revoked, in quarantine or not heard of are not on it.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use exchange::{EdgeLoad, SubscriptionTerms};
-use rustix::net::sockopt::{set_ip_multicast_if, set_ip_multicast_ttl};
+use rustix::net::sockopt::{
+    set_ip_multicast_if, set_ip_multicast_ttl, set_ipv6_multicast_hops, set_ipv6_multicast_if,
+};
 use wire::subscription::{EDGES_MAX, SERVERS_MAX};
 
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port};
 use super::messages::EdgeHint;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::sockets::interface_of;
 
 /// Of an edge that said nothing for so long nothing is told.
 pub const HEARD: Duration = Duration::from_secs(3);
 /// Between two lists.
 pub const EVERY: Duration = Duration::from_secs(1);
 
-/// What an edge grants and tells those who subscribe; `repair`: the retransmission servers.
+/// What an edge grants and tells those who subscribe.
 ///
 /// # Errors
 /// Names without an address.
@@ -29,34 +32,46 @@ pub fn terms(
     file: &ClusterFile,
     config: &Config,
     own: &NodeEntry,
-    repair: impl Iterator<Item = SocketAddrV4>,
 ) -> Result<SubscriptionTerms, Failure> {
     let mut snapshots: Vec<_> = file.of(NodeRole::Snapshot).map(|(_, node)| node).collect();
     snapshots.sort_by_key(|node| node.name != own.name);
-    let snapshots = snapshots.into_iter().take(SERVERS_MAX);
-    let snapshots = snapshots.map(|node| file.at(node, Port::Snapshot));
-    let port = file.number(own, Port::Release);
-    let bound = match own.bind {
-        Some(IpAddr::V4(ip)) => ip,
-        _ => Ipv4Addr::UNSPECIFIED,
+    // Participants may have a version of IP that the edge does not speak to a root.
+    let all = |nodes: Vec<&NodeEntry>, port| {
+        let places = nodes.into_iter().map(|node| file.places(node, port));
+        Ok::<_, Failure>(places.collect::<Result<Vec<_>, _>>()?.concat())
     };
+    let snapshots = snapshots.into_iter().take(SERVERS_MAX).collect();
+    let roots = file.replicated().map(|(_, node)| node).collect();
+    let mut from_for_groups = Vec::new();
+    for group in &own.groups {
+        let ip = segment(file, own, group.is_ipv6())?;
+        from_for_groups.push(SocketAddr::new(ip, file.number(own, Port::Release)));
+    }
+    from_for_groups.dedup();
     Ok(SubscriptionTerms {
         groups: own.groups.clone(),
         per_account: config.doors.subscriptions as usize,
-        from: SocketAddrV4::new(bound, port),
-        from_for_groups: SocketAddrV4::new(segment(file, own)?, port),
-        repair: repair.collect(),
-        snapshots: snapshots.collect::<Result<_, _>>()?,
+        from: file.bound(own, Port::Release),
+        from_for_groups,
+        repair: all(roots, Port::Retransmission)?,
+        snapshots: all(snapshots, Port::Snapshot)?,
         ring: None,
     })
 }
 
-/// The address by which a node is on its segment.
-fn segment(file: &ClusterFile, own: &NodeEntry) -> Result<Ipv4Addr, Failure> {
-    match own.bind {
-        Some(IpAddr::V4(ip)) if !ip.is_unspecified() => Ok(ip),
-        _ => Ok(*file.at(own, Port::Release)?.ip()),
-    }
+/// The address, of one version of IP, by which a node is on its segment.
+fn segment(file: &ClusterFile, own: &NodeEntry, is_v6: bool) -> Result<IpAddr, Failure> {
+    let bound = own.bind.filter(|ip| ip.is_ipv6() == is_v6 && !ip.is_unspecified());
+    let at = |places: Vec<SocketAddr>| places.into_iter().find(|at| at.is_ipv6() == is_v6);
+    let known = match bound {
+        Some(ip) => Some(ip),
+        None => at(file.places(own, Port::Release)?).map(|at| at.ip()),
+    };
+    known.ok_or_else(|| {
+        let version = if is_v6 { "IPv6" } else { "IPv4" };
+        let why = format!("groups of {version} need an address of it: `address`, `also` or `bind`");
+        Failure::Usage(format!("{}: {}: {why}", file.path.display(), own.name))
+    })
 }
 
 /// Groups get what is sent from `release` on the node's own segment and no further.
@@ -64,17 +79,25 @@ fn segment(file: &ClusterFile, own: &NodeEntry) -> Result<Ipv4Addr, Failure> {
 /// # Errors
 /// The node's address is none of this machine.
 pub fn confine(file: &ClusterFile, own: &NodeEntry, release: &UdpSocket) -> Result<(), Failure> {
-    let groups = own.subscribers.iter().any(|to| to.ip().is_multicast());
-    if own.groups.is_empty() && !groups {
-        return Ok(());
+    let fixed = own.subscribers.iter().filter(|to| to.ip().is_multicast());
+    for group in own.groups.iter().chain(fixed) {
+        let segment = segment(file, own, group.is_ipv6())?;
+        let set = match segment {
+            IpAddr::V4(ip) => set_ip_multicast_ttl(release, 1)
+                .and_then(|()| set_ip_multicast_if(release, &ip))
+                .map_err(std::io::Error::from),
+            IpAddr::V6(ip) => interface_of(ip).and_then(|interface| {
+                set_ipv6_multicast_hops(release, 1)?;
+                Ok(set_ipv6_multicast_if(release, interface)?)
+            }),
+        };
+        set.map_err(|error| {
+            let why = "groups need `bind`, the machine's own address on the segment";
+            let at = file.path.display();
+            Failure::Run(format!("{at}: {}: {segment}: {error}: {why}", own.name))
+        })?;
     }
-    let segment = segment(file, own)?;
-    let set =
-        set_ip_multicast_ttl(release, 1).and_then(|()| set_ip_multicast_if(release, &segment));
-    set.map_err(|error| {
-        let why = "groups need `bind`, the machine's own address on the segment";
-        Failure::Run(format!("{}: {}: {segment}: {error}: {why}", file.path.display(), own.name))
-    })
+    Ok(())
 }
 
 /// The edges that take participants, least loaded first, at most [`EDGES_MAX`]: by requests per second

@@ -3,7 +3,7 @@
 //! the replicas alone; one of a term that is no newer changes nothing, so that an earlier leader
 //! can't take the place back.
 
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ fn decode(key: &Key, bytes: &[u8]) -> Option<(u64, usize)> {
 /// Says that the replica at `place`, from 0, leads, while `leading` holds a term that is not 0.
 pub fn tell(
     socket: &UdpSocket,
-    to: &[(SocketAddrV4, Key)],
+    to: &[(SocketAddr, Key)],
     place: u8,
     leading: &AtomicU64,
     stop: &AtomicBool,

@@ -1,7 +1,7 @@
 //! The group of replicas that an exchange's root is, as its processes have it: names, places and secret,
 //! made of `cluster.toml` and of what the roots keep for themselves.
 
-use std::net::{IpAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use exchange::{ExchangeConfig, Secret};
@@ -10,17 +10,17 @@ use probe::Key;
 use types::{Nanos, NodeId};
 
 use crate::failure::Failure;
-use crate::fleet::file::{ClusterFile, NodeRole, Port};
+use crate::fleet::file::{ClusterFile, NodeEntry, NodeRole, Port};
 
 /// Where one replica is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicaAddresses {
     /// Its overlay socket, UDP: where the root is while this one leads.
-    pub overlay: SocketAddrV4,
+    pub overlay: SocketAddr,
     /// Its retransmission server, UDP.
-    pub feed: SocketAddrV4,
+    pub feed: SocketAddr,
     /// Where other replicas connect, TCP.
-    pub link: SocketAddrV4,
+    pub link: SocketAddr,
 }
 
 /// A group, and where the other nodes are.
@@ -37,13 +37,13 @@ pub struct Cluster {
     /// Zeros where no replica is.
     pub secret: Secret,
     /// Overlay sockets of all nodes but the root.
-    pub nodes: Vec<(u16, SocketAddrV4)>,
+    pub nodes: Vec<(u16, SocketAddr)>,
     /// Places of the replicas that the group is made with; the first is number 1.
     pub replicas: Vec<ReplicaAddresses>,
     /// Places of those that may come later (`fairbell admin replicas`), numbered on from there.
     pub reserve: Vec<ReplicaAddresses>,
     /// Where leaders say that they lead, UDP: one for every process with nodes.
-    pub claims: Vec<SocketAddrV4>,
+    pub claims: Vec<SocketAddr>,
     /// Certificate of the venue's authority, PEM.
     pub authority: String,
     /// Folder of the certificates and keys of the replicas that are here.
@@ -51,25 +51,25 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The group of a file; `overlay`: see [`ClusterFile::overlay`], none where those nodes are elsewhere
-    /// than the file says.
+    /// The group of a file as the node `own` of it reaches it; `overlay`: see [`ClusterFile::overlay`], none
+    /// where those nodes are elsewhere than the file says.
     ///
     /// # Errors
     /// Names without an address; the authority's certificate can't be read.
     pub fn of(
-        file: &ClusterFile,
+        (file, own): (&ClusterFile, &NodeEntry),
         overlay: &[(NodeId, u16, Port)],
         secret: Secret,
         keys: &Path,
     ) -> Result<Cluster, Failure> {
         let mut nodes = Vec::new();
         for (id, number, port) in overlay {
-            let node = file.numbered(*number).map(|node| file.at(node, *port));
+            let node = file.numbered(*number).map(|node| file.known(own, node, *port));
             nodes.extend(node.transpose()?.map(|at| (id.0, at)));
         }
-        let mut reserve = file.replicas(NodeRole::Learner)?;
-        reserve.extend(file.replicas(NodeRole::Reserve)?);
-        let claims = file.nodes.iter().map(|node| file.at(node, Port::Claims));
+        let mut reserve = file.replicas(own, NodeRole::Learner)?;
+        reserve.extend(file.replicas(own, NodeRole::Reserve)?);
+        let claims = file.nodes.iter().map(|node| file.known(own, node, Port::Claims));
         let authority = crate::tls::read(&file.authority_path().display().to_string())?;
         Ok(Cluster {
             group: file.id,
@@ -77,7 +77,7 @@ impl Cluster {
             midnight_ns: file.midnight_ns,
             secret,
             nodes,
-            replicas: file.replicas(NodeRole::Root)?,
+            replicas: file.replicas(own, NodeRole::Root)?,
             reserve,
             claims: claims.collect::<Result<_, _>>()?,
             authority: String::from_utf8_lossy(&authority).into_owned(),
@@ -91,7 +91,7 @@ impl Cluster {
     }
 
     /// Retransmission servers of the feed, one for each place.
-    pub fn retransmission(&self) -> impl Iterator<Item = SocketAddrV4> {
+    pub fn retransmission(&self) -> impl Iterator<Item = SocketAddr> {
         self.places().map(|(_, place)| place.feed)
     }
 
@@ -119,8 +119,8 @@ impl Cluster {
     ///
     /// # Errors
     /// Never for 32 bytes.
-    pub fn claims_to(&self) -> Result<Vec<(SocketAddrV4, Key)>, Failure> {
-        let one = |(place, at): (usize, &SocketAddrV4)| Ok((*at, self.claim_key(place)?));
+    pub fn claims_to(&self) -> Result<Vec<(SocketAddr, Key)>, Failure> {
+        let one = |(place, at): (usize, &SocketAddr)| Ok((*at, self.claim_key(place)?));
         self.claims.iter().enumerate().map(one).collect()
     }
 
@@ -134,7 +134,7 @@ impl Cluster {
 
     /// Addresses of the machines that replicas are on.
     pub fn machines(&self) -> Vec<IpAddr> {
-        self.places().map(|(_, place)| IpAddr::V4(*place.link.ip())).collect()
+        self.places().map(|(_, place)| place.link.ip()).collect()
     }
 
     /// Gives an exchange this deployment's names and secret.
@@ -167,7 +167,7 @@ pub(super) mod tests {
     use super::*;
 
     pub fn cluster(replicas: u16) -> Cluster {
-        let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let place = |n| {
             let port = 1_000 + 10 * n;
             ReplicaAddresses { overlay: at(port), feed: at(port + 1), link: at(port + 2) }

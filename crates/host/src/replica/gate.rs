@@ -53,6 +53,19 @@ pub struct Gate {
     pub limits: Limits,
 }
 
+impl Gate {
+    /// What a connection counts as, and whether it is of the group. Machines of one network may have
+    /// addresses of one /64, which is a single stranger's at most ([`Address::source`]): each of the group
+    /// counts by itself, under its place in the list, as which nobody can connect (0.0.0.0/8, RFC 1122).
+    fn source(&self, from: IpAddr) -> (Address, bool) {
+        match self.known.iter().position(|known| *known == from) {
+            Some(place) if from.is_ipv6() => (Address::v4(place as u32), true),
+            Some(_) => (net::address_of(from), true),
+            None => (net::address_of(from), false),
+        }
+    }
+}
+
 /// Places of connections that have proved nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -286,9 +299,7 @@ pub fn serve(
                 match door.accept() {
                     Ok((stream, from)) => {
                         next += 1;
-                        let from = from.ip().to_canonical();
-                        let known = gate.known.contains(&from);
-                        let from = net::address_of(from);
+                        let (from, known) = gate.source(from.ip().to_canonical());
                         if let Some(visitor) = greet(stream, from, nonces.draw())
                             && strangers.take(now, next, (visitor, known))
                         {
@@ -336,4 +347,27 @@ fn wait(
     let mut news = fds.iter().map(|fd| !fd.revents().is_empty());
     let waits = news.next().unwrap_or(false);
     Ok((waits, visitors.keys().zip(news).filter(|(_, news)| *news).map(|(id, _)| *id).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_of_the_group_count_by_themselves_and_strangers_of_a_64_together() {
+        let at = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let known = ["fd00::1", "fd00::2", "10.0.0.1"].map(at).to_vec();
+        let key = Key::new(&[7; 32]).expect("a key");
+        let gate = Gate { key, own: 1, known, limits: Limits::FAIR };
+        let source = |text: &str| {
+            let (address, known) = gate.source(at(text));
+            (address.source(), known)
+        };
+        assert_ne!(source("fd00::1"), source("fd00::2"));
+        assert_ne!(source("fd00::1"), source("10.0.0.1"));
+        assert!(["fd00::1", "fd00::2", "10.0.0.1"].iter().all(|known| source(known).1));
+        assert_eq!(source("fd00::8"), source("fd00::9"), "strangers");
+        assert_ne!(source("fd00:0:0:1::8"), source("fd00::9"));
+        assert!(!source("fd00::8").1 && source("fd00::8") != source("fd00::1"));
+    }
 }

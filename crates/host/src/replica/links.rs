@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,12 +34,12 @@ const STUCK: Duration = Duration::from_millis(500);
 /// One direction between two replicas.
 pub struct Way {
     /// Where the other one listens, and its number.
-    pub to: (SocketAddrV4, u8),
+    pub to: (SocketAddr, u8),
     /// One's own number, and the address to come from, by which the other one knows a machine of the
     /// group.
     pub own: u8,
     /// See `own`.
-    pub from: Ipv4Addr,
+    pub from: IpAddr,
     /// One's own at the doors of links; see [`gate::key_of`].
     pub key: Key,
     /// One's own certificate, and the other's name.
@@ -63,7 +63,7 @@ pub fn send(way: &Way, messages: &Receiver<Vec<u8>>, stop: &AtomicBool) {
 }
 
 fn open(way: &Way) -> std::io::Result<Sealed> {
-    let stream = connect_from(SocketAddrV4::new(way.from, 0), way.to.0, CONNECT)?;
+    let stream = connect_from(SocketAddr::new(way.from, 0), way.to.0, CONNECT)?;
     stream.set_nodelay(true)?;
     let until = Instant::now() + gate::HANDSHAKE;
     let ends = (way.own.into(), way.to.1.into());
@@ -210,9 +210,6 @@ fn is_patience(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// Any free port, of whichever address leads to where something is sent.
-pub const ANYWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -226,6 +223,7 @@ mod tests {
     use crate::replica::certificates::Credentials;
     use crate::replica::cluster::{Cluster, tests::cluster};
     use crate::replica::gate::Limits;
+    use crate::sockets::ANYWHERE;
 
     /// What an order looks like to whoever reads along.
     const HIDDEN: &[u8] = b"buy 4,700 of FBL hidden at 101.25";
@@ -263,9 +261,9 @@ mod tests {
             Gate { key, own: own.into(), known: self.0.machines(), limits }
         }
 
-        fn way(&self, at: SocketAddrV4, (own, to): (u8, u8), credentials: &Credentials) -> Way {
+        fn way(&self, at: SocketAddr, (own, to): (u8, u8), credentials: &Credentials) -> Way {
             let key = gate::key_of(&self.0.key(b"links").expect("a key"), own.into());
-            let (from, tls) = (Ipv4Addr::UNSPECIFIED, credentials.to(to).expect("TLS"));
+            let (from, tls) = (ANYWHERE.ip(), credentials.to(to).expect("TLS"));
             Way { to: (at, to), own, from, key, tls }
         }
     }
@@ -276,11 +274,8 @@ mod tests {
         }
     }
 
-    fn address(door: &TcpListener) -> SocketAddrV4 {
-        let std::net::SocketAddr::V4(at) = door.local_addr().expect("an address") else {
-            panic!("IPv4")
-        };
-        at
+    fn address(door: &TcpListener) -> SocketAddr {
+        door.local_addr().expect("an address")
     }
 
     /// Ends threads whatever becomes of a test.
@@ -303,7 +298,7 @@ mod tests {
     }
 
     /// A relay that keeps what passes to the door.
-    fn tap(to: SocketAddrV4, seen: &Mutex<Vec<u8>>, stop: &AtomicBool, at: &TcpListener) {
+    fn tap(to: SocketAddr, seen: &Mutex<Vec<u8>>, stop: &AtomicBool, at: &TcpListener) {
         at.set_nonblocking(true).expect("set");
         std::thread::scope(|scope| {
             while !stop.load(Ordering::Relaxed) {
@@ -451,7 +446,7 @@ mod tests {
     }
 
     /// What a stranger does next: comes back when it was sent away, and perhaps drips a byte.
-    fn push_in(stranger: &mut Option<TcpStream>, at: SocketAddrV4, drips: bool) {
+    fn push_in(stranger: &mut Option<TcpStream>, at: SocketAddr, drips: bool) {
         let Some(stream) = stranger else {
             *stranger = TcpStream::connect(at).ok();
             let quiet = stranger.as_ref().map(|stream| stream.set_nonblocking(true));

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::{Display, Formatter};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -31,7 +31,7 @@ use crate::config::Config;
 use crate::failure::{Failure, on};
 use crate::journal::health::Health;
 use crate::journal::kept::{Genesis, input_of};
-use crate::sockets::{io, v4};
+use crate::sockets::{ANYWHERE, io, udp_anywhere};
 
 /// What the records of a replica's journal are.
 pub const LABEL: [u8; 32] = *b"fairbell: replicas, one genesis ";
@@ -250,9 +250,9 @@ impl Sockets {
     /// The kernel's.
     pub fn place(&self) -> Result<ReplicaAddresses, Failure> {
         Ok(ReplicaAddresses {
-            overlay: v4(self.overlay.local_addr().map_err(io)?)?,
-            feed: v4(self.feed.local_addr().map_err(io)?)?,
-            link: v4(self.link.local_addr().map_err(io)?)?,
+            overlay: self.overlay.local_addr().map_err(io)?,
+            feed: self.feed.local_addr().map_err(io)?,
+            link: self.link.local_addr().map_err(io)?,
         })
     }
 }
@@ -269,7 +269,7 @@ pub struct Host {
     trouble: Arc<Mutex<Option<String>>>,
     link: TcpListener,
     claims: UdpSocket,
-    claim_to: Vec<(SocketAddrV4, Key)>,
+    claim_to: Vec<(SocketAddr, Key)>,
     /// None: it is not to run.
     credentials: Option<Credentials>,
     limits: Limits,
@@ -320,7 +320,7 @@ impl Host {
         let mut exchange = crate::deployment::exchange(config, &clock)?;
         cluster.settle(&mut exchange);
         crate::day::plan(config, clock.now(), &mut exchange);
-        let claims = UdpSocket::bind(links::ANYWHERE).map_err(io)?;
+        let claims = udp_anywhere().map_err(io)?;
         let claim_to = cluster.claims_to()?;
         // Those of a group that has ended are looked at alone.
         let runs = begin != Begin::Ended;
@@ -478,7 +478,7 @@ impl Host {
         let (key, known) = (cluster.key(LINKS)?, cluster.machines());
         let gate = &Gate { key, own: id.into(), known, limits: self.limits };
         let (tls, group) = (credentials.door()?, cluster.group);
-        let own = cluster.place(id).map_or(Ipv4Addr::UNSPECIFIED, |own| *own.link.ip());
+        let own = cluster.place(id).map_or(ANYWHERE.ip(), |own| own.link.ip());
         let ways = posts.into_iter().filter_map(|(to, messages)| {
             let (at, key) = (cluster.place(to.0)?.link, cluster.key(LINKS));
             let key = key.map(|key| gate::key_of(&key, id.into()));

@@ -15,12 +15,12 @@
 //! A token is answered in 36 bytes: session, number asked for, count 0, token. Addresses that the
 //! operator knows ([`AnswerConfig::known`]) need none: it answers for what goes there.
 //!
-//! Beyond that every address has a rate, unproven ones together, and all together. Memory is fixed
+//! Beyond that every address (of IPv6 every /64, since one host has all of it) has a rate, unproven ones together, and all together. Memory is fixed
 //! at the start: a table of sets of four, the one used longest ago makes room. An unproven address
 //! that is pushed out loses what it had left over, never more; a proven one begins with a full bucket
 //! again, within the bucket of all.
 
-use types::{Address, AddressRange, Nanos, Peer, SplitMix64, limits::MOLD_PACKET_MAX};
+use types::{AddressRange, Nanos, Peer, SplitMix64, limits::MOLD_PACKET_MAX};
 
 use crate::feed::mold::{self, Header};
 
@@ -136,7 +136,7 @@ impl PublicRequest {
 /// Upper bound of the answer to one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allowance {
-    from: u64,
+    from: Peer,
     proven: bool,
     /// To be sent before the answer: the token that proves the address.
     pub token: Option<Token>,
@@ -175,10 +175,11 @@ impl Bucket {
 }
 
 /// One place of a table.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Slot<T> {
-    /// Hashed address; 0 if the slot is free.
-    name: u64,
+    /// Whose it is.
+    name: Peer,
+    /// When it was last used; 0 if the slot is free.
     used: Nanos,
     of: T,
 }
@@ -191,13 +192,14 @@ struct Table<T> {
 
 impl<T: Copy + Default> Table<T> {
     fn new(salt: u64) -> Table<T> {
-        Table { slots: vec![Slot::default(); ADDRESSES].into_boxed_slice(), salt }
+        let free = Slot { name: Peer::NOBODY, used: Nanos(0), of: T::default() };
+        Table { slots: vec![free; ADDRESSES].into_boxed_slice(), salt }
     }
 
     /// The place of `name`; who is new there gets `fresh`.
-    fn of(&mut self, now: Nanos, name: u64, fresh: T) -> &mut T {
+    fn of(&mut self, now: Nanos, name: Peer, fresh: T) -> &mut T {
         let sets = self.slots.len() / WAYS;
-        let first = SplitMix64::mix(name ^ self.salt) as usize % sets * WAYS;
+        let first = mix(name, self.salt) as usize % sets * WAYS;
         let set = self.slots.get(first..first + WAYS).unwrap_or(&[]);
         let known = set.iter().position(|slot| slot.name == name && slot.used > Nanos(0));
         let oldest = || (0..set.len()).min_by_key(|index| set.get(*index).map(|slot| slot.used));
@@ -218,7 +220,7 @@ pub struct Answers {
     maker: Option<TokenMaker>,
     /// By address and port: bytes that an unproven one has earned and not got yet.
     earned: Table<u64>,
-    /// By address, without the port.
+    /// By source ([`Peer::source`]).
     addresses: Table<Bucket>,
     unproven: Bucket,
     all: Bucket,
@@ -253,21 +255,20 @@ impl Answers {
 
     /// What a valid request of `from` may be answered with; [`Answers::spend`] is to follow.
     pub fn judge(&mut self, now: Nanos, from: Peer, request: &PublicRequest) -> Allowance {
-        let name = name_of(from);
         let all = self.all.fill(self.config.all, now);
         let proven = self.is_known(from)
             || request.token.is_some_and(|shown| {
                 [now.0 / TOKEN_NS, (now.0 / TOKEN_NS).wrapping_sub(1)].into_iter().any(|period| {
-                    self.token(name, period).is_some_and(|right| same(&right, &shown))
+                    self.token(from, period).is_some_and(|right| same(&right, &shown))
                 })
             });
         if proven {
             self.stats.proven += 1;
             let rate = self.config.address;
-            let bucket = self.addresses.of(now, name >> PORT_BITS, Bucket::full(rate, now));
+            let bucket = self.addresses.of(now, from.source(), Bucket::full(rate, now));
             let room = bucket.fill(rate, now).min(all) as usize;
             return Allowance {
-                from: name,
+                from,
                 proven,
                 token: None,
                 room: room.min(MOLD_PACKET_MAX),
@@ -279,14 +280,14 @@ impl Answers {
             0 => MOLD_PACKET_MAX as u64,
             factor => factor * request.len as u64,
         };
-        let kept = *self.earned.of(now, name, 0);
+        let kept = *self.earned.of(now, from, 0);
         let earned = (kept + more).min((MOLD_PACKET_MAX + TOKEN_REQUEST_LEN) as u64);
         let rates = self.unproven.fill(self.config.unproven, now).min(all);
         let room = earned.min(rates) as usize;
-        let token = request.token.and_then(|_| self.token(name, now.0 / TOKEN_NS));
+        let token = request.token.and_then(|_| self.token(from, now.0 / TOKEN_NS));
         let token = token.filter(|_| room >= TOKEN_REQUEST_LEN);
         let beside = token.map_or(0, |token| token.len() + mold::HEADER_LEN);
-        Allowance { from: name, proven, token, room: (room - beside).min(MOLD_PACKET_MAX), earned }
+        Allowance { from, proven, token, room: (room - beside).min(MOLD_PACKET_MAX), earned }
     }
 
     /// An answer of `sent` bytes went out, beside the token; `needed`: what the shortest answer
@@ -300,9 +301,8 @@ impl Answers {
         if allowance.proven {
             self.stats.over_rate += u64::from(unmet);
             let rate = self.config.address;
-            self.addresses
-                .of(now, allowance.from >> PORT_BITS, Bucket::full(rate, now))
-                .take(bytes);
+            let fresh = Bucket::full(rate, now);
+            self.addresses.of(now, allowance.from.source(), fresh).take(bytes);
             return;
         }
         self.stats.unproven_out += bytes;
@@ -315,29 +315,29 @@ impl Answers {
     }
 
     fn is_known(&self, from: Peer) -> bool {
-        let Peer::Addr(packed) = from else { return false };
-        let Ok(address) = u32::try_from(packed >> PORT_BITS) else { return false };
-        let address = Address::v4(address);
+        let Some((address, _)) = from.inet() else { return false };
         self.config.known.iter().flatten().any(|range| range.contains(address))
     }
 
-    fn token(&self, name: u64, period: u64) -> Option<Token> {
+    fn token(&self, of: Peer, period: u64) -> Option<Token> {
         let maker = self.maker.as_ref()?;
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&name.to_be_bytes());
-        bytes[8..].copy_from_slice(&period.to_be_bytes());
-        Some(maker(&bytes))
+        let [first, second, third] = words(of).map(u64::to_be_bytes);
+        Some(maker([first, second, third, period.to_be_bytes()].as_flattened()))
     }
 }
 
-/// A driver packs address and port ([`Peer::Addr`]); the port has so many bits.
-const PORT_BITS: u32 = 16;
-
-fn name_of(peer: Peer) -> u64 {
-    match peer {
-        Peer::Addr(packed) => packed,
-        Peer::Node(node) => u64::MAX - u64::from(node.0),
+/// A peer as numbers: another one for each.
+fn words(of: Peer) -> [u64; 3] {
+    match of {
+        Peer::Addr(packed) => [packed, 0, 0],
+        Peer::Node(node) => [u64::from(node.0), 0, 1],
+        Peer::V6 { network, host, port } => [network, host, u64::from(port) << 8 | 2],
     }
+}
+
+/// Where a peer is in a table with this salt.
+fn mix(of: Peer, salt: u64) -> u64 {
+    words(of).into_iter().fold(salt, |sum, word| SplitMix64::mix(sum ^ word))
 }
 
 /// Compares every byte whatever the first difference.
@@ -350,6 +350,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+    use types::Address;
 
     const START: Nanos = Nanos(1_000_000 * Nanos::SECOND);
 
@@ -378,7 +379,16 @@ mod tests {
 
     /// Asks, and sends as much as is allowed of an answer of a whole packet; bytes sent, the token.
     fn ask(answers: &mut Answers, now: Nanos, from: u64, extra: &[u8]) -> (usize, Option<Token>) {
-        let allowance = answers.judge(now, Peer::Addr(from), &request(extra));
+        ask_as(answers, now, Peer::Addr(from), extra)
+    }
+
+    fn ask_as(
+        answers: &mut Answers,
+        now: Nanos,
+        from: Peer,
+        extra: &[u8],
+    ) -> (usize, Option<Token>) {
+        let allowance = answers.judge(now, from, &request(extra));
         let sent = if allowance.room < 60 { 0 } else { allowance.room };
         answers.spend(now, &allowance, sent, 60);
         (sent + allowance.token.map_or(0, |_| TOKEN_REQUEST_LEN), allowance.token)
@@ -438,6 +448,31 @@ mod tests {
     }
 
     #[test]
+    fn an_ipv6_address_is_proved_by_its_own_token_and_shares_the_rate_of_its_64() {
+        let rate = ByteRate { per_s: 1, burst: 3_000 };
+        let mut answers = answers(AnswerConfig { address: rate, ..AnswerConfig::default() });
+        let at = |network: u128, host: u128, port| Peer::at(Address(network << 64 | host), port);
+        let token = |answers: &Answers, of| answers.token(of, START.0 / TOKEN_NS).expect("a maker");
+        let one = at(0xFD00 << 48, 1, 9);
+        let shown = token(&answers, one);
+        assert_eq!(ask_as(&mut answers, START, one, &shown), (MOLD_PACKET_MAX, None));
+        // Another port, another host, another network, and the IPv4 address of the same bits.
+        for other in [at(0xFD00 << 48, 1, 10), at(0xFD00 << 48, 2, 9), at(0xFD01 << 48, 1, 9)] {
+            assert_ne!(token(&answers, other), shown);
+            assert!(ask_as(&mut answers, START, other, &shown).0 <= 108, "{other:?}");
+        }
+        assert_ne!(token(&answers, at(0, 1, 9)), token(&answers, Peer::Addr(1 << 16 | 9)));
+        // Hosts of a /64 share what one of them may have at once; a neighbour has its own.
+        let mut proven = |of| {
+            let shown = token(&answers, of);
+            ask_as(&mut answers, START, of, &shown).0
+        };
+        assert_eq!(proven(at(0xFD00 << 48, 2, 9)), MOLD_PACKET_MAX);
+        assert_eq!(proven(at(0xFD00 << 48, 3, 9)), 3_000 - 2 * MOLD_PACKET_MAX);
+        assert_eq!(proven(at(0xFD01 << 48, 3, 9)), MOLD_PACKET_MAX, "control: another /64");
+    }
+
+    #[test]
     fn rates_of_an_address_of_the_unproven_and_of_all_hold() {
         let config = AnswerConfig {
             address: ByteRate { per_s: 100_000, burst: 20_000 },
@@ -449,7 +484,7 @@ mod tests {
         let mut by_address: BTreeMap<u64, usize> = BTreeMap::new();
         let (mut all, mut unproven) = (0, 0);
         let token = |answers: &Answers, from: u64, now: Nanos| {
-            answers.token(from, now.0 / TOKEN_NS).expect("there is a maker")
+            answers.token(Peer::Addr(from), now.0 / TOKEN_NS).expect("there is a maker")
         };
         for step in 0..40_000u64 {
             let now = START.after(step * Nanos::SECOND / 10_000);

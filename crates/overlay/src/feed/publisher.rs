@@ -22,7 +22,7 @@
 
 use types::{
     Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Packer, Peer, SpillStore, Trace,
-    TracePoint, Unpacker, limits::MOLD_PACKET_MAX,
+    TracePoint, Unpacker, limits::MOLD_PACKET_BUILT_MAX,
 };
 
 use crate::{
@@ -50,7 +50,7 @@ const NUMBER_MAX: u64 = 1 << 62;
 pub struct PublisherConfig {
     /// MoldUDP64 session.
     pub session: Session,
-    /// Longest MoldUDP64 packet, in bytes; cut to [`MOLD_PACKET_MAX`].
+    /// Longest MoldUDP64 packet, in bytes; cut to [`MOLD_PACKET_BUILT_MAX`].
     pub packet_max: usize,
     /// Least time between two datagrams that are not full, in ns: the longest that a message waits
     /// for company.
@@ -78,7 +78,7 @@ impl PublisherConfig {
     pub fn new(session: Session) -> PublisherConfig {
         PublisherConfig {
             session,
-            packet_max: MOLD_PACKET_MAX,
+            packet_max: MOLD_PACKET_BUILT_MAX,
             linger_ns: 0,
             heartbeat_min_ns: Nanos::MILLI,
             heartbeat_max_ns: 100 * Nanos::MILLI,
@@ -174,8 +174,8 @@ impl Publisher {
     /// A publisher whose first message has sequence number 1; its first timeout is due at once.
     pub fn new(tree: Tree, config: PublisherConfig) -> Publisher {
         let least = HEADER_LEN + PREFIX_LEN;
-        let packet_max = config.packet_max.clamp(least, MOLD_PACKET_MAX);
-        let mut packet = Vec::with_capacity(MOLD_PACKET_MAX);
+        let packet_max = config.packet_max.clamp(least, MOLD_PACKET_BUILT_MAX);
+        let mut packet = Vec::with_capacity(MOLD_PACKET_BUILT_MAX);
         packet.resize(HEADER_LEN, 0);
         Publisher {
             tree,
@@ -678,11 +678,11 @@ mod tests {
         let sent = sent(&out);
         let counts: Vec<_> =
             sent.iter().map(|(_, bytes)| Packet::parse(bytes).unwrap().messages()).collect();
-        assert_eq!(counts, [34, 34, 32], "34 x 40 bytes fit into a packet");
+        assert_eq!(counts, [33, 33, 33, 1], "33 x 40 bytes fit into a packet");
         assert!(sent.iter().all(|(body, _)| body.deadline == Nanos(0)), "no estimate, no deadline");
-        assert_eq!(out.ops().len(), 9, "three children each");
-        assert_eq!(out.traces().len(), 3);
-        assert_eq!(publisher.push_message(at(5), &[0; 1_371], &mut out), Err(PushError::TooLong));
+        assert_eq!(out.ops().len(), 12, "three children each");
+        assert_eq!(out.traces().len(), 4);
+        assert_eq!(publisher.push_message(at(5), &[0; 1_351], &mut out), Err(PushError::TooLong));
         assert_eq!(publisher.feed_next(), FeedSeq(101));
     }
 

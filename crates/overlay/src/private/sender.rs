@@ -18,7 +18,7 @@
 
 use types::{
     AccountId, ClockReading, Nanos, NodeId, Outbox, Packer, SpillStore, Unpacker,
-    limits::DATAGRAM_MAX,
+    limits::DATAGRAM_BUILT_MAX,
 };
 use zerocopy::IntoBytes;
 
@@ -74,7 +74,7 @@ impl PrivateStreamsConfig {
             accounts,
             record_len,
             records_max,
-            datagram_max: DATAGRAM_MAX,
+            datagram_max: DATAGRAM_BUILT_MAX,
             in_flight_max: 512,
             lease_ns: 500 * Nanos::MILLI,
             rto_ns: 20 * Nanos::MILLI,
@@ -200,7 +200,7 @@ impl PrivateStreams {
     /// Empty streams of accounts 0 to `config.accounts`. `None` when no record, or none of that
     /// length, fits a datagram.
     pub fn new(config: PrivateStreamsConfig) -> Option<PrivateStreams> {
-        let room = config.datagram_max.min(DATAGRAM_MAX);
+        let room = config.datagram_max.min(DATAGRAM_BUILT_MAX);
         let room = room.checked_sub(size_of::<HopHeader>() + size_of::<PrivateBody>())?;
         let per_frame = room.checked_div(config.record_len)? as u64;
         if per_frame == 0 {

@@ -54,7 +54,7 @@ impl Tools<'_> {
     }
 
     /// A plain connection from the attackers' address.
-    pub fn plain(&self, door: std::net::SocketAddrV4) -> Option<Line> {
+    pub fn plain(&self, door: std::net::SocketAddr) -> Option<Line> {
         Line::open(ATTACKER, door, None).ok()
     }
 }

@@ -9,7 +9,7 @@
 //! after its kill. The control (`--unlimited`) is the same with limits and fair shares switched off.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddrV4, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -290,7 +290,7 @@ fn kills(args: &FloodArgs) -> Vec<Action> {
 /// The exchange as a process.
 struct Exchange {
     process: Child,
-    doors: Vec<SocketAddrV4>,
+    doors: Vec<SocketAddr>,
     socket: PathBuf,
     /// Keeps its output flowing.
     _lines: Receiver<String>,
@@ -390,14 +390,14 @@ struct Traded {
     error: Option<String>,
 }
 
-fn trade(door: SocketAddrV4, user: &str, shared: &Shared) -> Traded {
+fn trade(door: SocketAddr, user: &str, shared: &Shared) -> Traded {
     let mut times = [Recorder::new(), Recorder::new()];
     let error = trade_on(door, user, shared, &mut times).err();
     Traded { times, error: error.map(|error| format!("{user}: {error}")) }
 }
 
 fn trade_on(
-    door: SocketAddrV4,
+    door: SocketAddr,
     user: &str,
     shared: &Shared,
     times: &mut [Recorder; 2],
@@ -444,7 +444,7 @@ fn trade_on(
 }
 
 /// One connection after the other, each written to as fast as it takes.
-fn spam(door: SocketAddrV4, user: &str, shared: &Shared) {
+fn spam(door: SocketAddr, user: &str, shared: &Shared) {
     while !shared.calm.load(Ordering::Relaxed) {
         // It ends when it is refused or cut, which is what it is for.
         let _ = spam_once(door, user, shared);
@@ -453,7 +453,7 @@ fn spam(door: SocketAddrV4, user: &str, shared: &Shared) {
     }
 }
 
-fn spam_once(door: SocketAddrV4, user: &str, shared: &Shared) -> std::io::Result<()> {
+fn spam_once(door: SocketAddr, user: &str, shared: &Shared) -> std::io::Result<()> {
     let mut line = TcpStream::connect(door)?;
     line.write_all(&login(user, 0))?;
     line.set_nonblocking(true)?;

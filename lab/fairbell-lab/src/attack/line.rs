@@ -1,7 +1,7 @@
 //! Blocking clients of either door, honest or not: a few functions over a socket.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use net::{ClientTls, Clock};
@@ -26,10 +26,10 @@ pub struct Line {
 ///
 /// # Errors
 /// As the kernel has it.
-pub fn open(from: Ipv4Addr, to: SocketAddrV4) -> std::io::Result<TcpStream> {
+pub fn open(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     bind(&socket, &SocketAddr::from((from, 0)))?;
-    connect(&socket, &SocketAddr::V4(to))?;
+    connect(&socket, &to)?;
     let stream = TcpStream::from(socket);
     stream.set_nodelay(true)?;
     let patience = if from == Ipv4Addr::LOCALHOST { PATIENCE } else { IMPATIENCE };
@@ -43,11 +43,7 @@ impl Line {
     ///
     /// # Errors
     /// As the kernel or TLS has it.
-    pub fn open(
-        from: Ipv4Addr,
-        to: SocketAddrV4,
-        tls: Option<&ClientTls>,
-    ) -> std::io::Result<Line> {
+    pub fn open(from: Ipv4Addr, to: SocketAddr, tls: Option<&ClientTls>) -> std::io::Result<Line> {
         let stream = open(from, to)?;
         let io: Box<dyn Both> = match tls {
             Some(tls) => Box::new(tls.over(stream)?),

@@ -1,7 +1,7 @@
 //! The exchange that is attacked: a root and two gateways on one thread, one gateway with TLS at
 //! its doors, the other plain; and what it came to.
 
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -21,7 +21,7 @@ use super::strangers::FORGED_PRICE;
 use host::authority::{Authority, End, Pair};
 use host::config::Config;
 use host::failure::Failure;
-use host::sockets::{io, v4};
+use host::sockets::io;
 
 /// Where honest clients connect from, and attackers.
 pub const HONEST: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -209,13 +209,13 @@ impl Terms {
 #[derive(Clone, Copy)]
 pub struct Doors {
     /// OUCH, sealed and plain.
-    pub ouch: [SocketAddrV4; 2],
+    pub ouch: [SocketAddr; 2],
     /// FIX, sealed and plain.
-    pub fix: [SocketAddrV4; 2],
+    pub fix: [SocketAddr; 2],
     /// The public retransmission server.
-    pub retransmission: SocketAddrV4,
+    pub retransmission: SocketAddr,
     /// Where the listener hears the feed.
-    pub feed: SocketAddrV4,
+    pub feed: SocketAddr,
     /// Of the feed.
     pub session: [u8; 10],
 }
@@ -271,7 +271,7 @@ impl Site {
         let clock = Clock::start(0);
         let exchange = terms.exchange(&clock);
         let bind = || UdpSocket::bind((HONEST, 0)).map_err(io);
-        let address = |socket: &UdpSocket| v4(socket.local_addr().map_err(io)?);
+        let address = |socket: &UdpSocket| socket.local_addr().map_err(io);
         // Receivers release from one socket, the listener hears at another.
         let (releases, ear, public) = (bind()?, bind()?, bind()?);
         let (feed, retransmission) = (address(&ear)?, address(&public)?);
@@ -287,7 +287,7 @@ impl Site {
         let mut known = Vec::new();
         for index in 0..nodes.len() as u16 {
             let socket = UdpSocket::bind((HONEST, 0)).map_err(io)?;
-            known.push((NodeId(index), v4(socket.local_addr().map_err(io)?)?));
+            known.push((NodeId(index), socket.local_addr().map_err(io)?));
             sockets.push(socket);
         }
         let directory = Directory::new(&known).map_err(|e| Failure::Run(e.to_string()))?;
@@ -326,8 +326,8 @@ impl Site {
             if edge {
                 own.push((Channel::FEED, releases.try_clone().map_err(io)?));
                 doors = vec![listen()?, listen()?];
-                ouch.push(v4(doors[0].local_addr().map_err(io)?)?);
-                fix.push(v4(doors[1].local_addr().map_err(io)?)?);
+                ouch.push(doors[0].local_addr().map_err(io)?);
+                fix.push(doors[1].local_addr().map_err(io)?);
             }
             of.add_node(NodeId(index), role, own, doors).map_err(io)?;
             if edge && ouch.len() == 1 {

@@ -2,7 +2,7 @@
 //! into somebody else's socket; to have forged packets taken for the feed; and to lock an account
 //! by wrong passwords. Functions for attacks and tests, over real sockets.
 
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use net::Clock;
@@ -49,13 +49,13 @@ impl Amplified {
 /// # Errors
 /// When there are no sockets.
 pub fn amplify(
-    server: SocketAddrV4,
+    server: SocketAddr,
     (session, first): ([u8; 10], u64),
     addresses: usize,
     requests: u64,
 ) -> Result<Vec<Amplified>, Failure> {
     let socket = |_| {
-        let socket = UdpSocket::bind((*server.ip(), 0))?;
+        let socket = UdpSocket::bind((server.ip(), 0))?;
         socket.set_nonblocking(true)?;
         Ok((socket, Amplified::default()))
     };
@@ -93,7 +93,7 @@ fn heard(socket: &UdpSocket) -> u64 {
 /// # Errors
 /// When there is no socket.
 pub fn forge_feed(
-    targets: &[SocketAddrV4],
+    targets: &[SocketAddr],
     (session, next): ([u8; 10], u64),
     packets: u64,
 ) -> Result<u64, Failure> {
@@ -124,7 +124,7 @@ fn order(seq: u64) -> [u8; ORDER_LEN] {
 
 /// Gives an account's plain OUCH door a wrong password from each of so many addresses of the loopback
 /// network, 127.0.1.1 on; attempts that were refused.
-pub fn lock_out(door: SocketAddrV4, clock: Clock, user: &str, addresses: u8) -> u64 {
+pub fn lock_out(door: SocketAddr, clock: Clock, user: &str, addresses: u8) -> u64 {
     let attempt = |last: u8| {
         let from = Ipv4Addr::new(127, 0, 1, last);
         let line = Line::open(from, door, None).ok()?;
@@ -135,7 +135,7 @@ pub fn lock_out(door: SocketAddrV4, clock: Clock, user: &str, addresses: u8) -> 
 }
 
 /// Whether an account's plain OUCH door lets its owner in.
-pub fn is_let_in(door: SocketAddrV4, clock: Clock, login: (&str, &str)) -> bool {
+pub fn is_let_in(door: SocketAddr, clock: Clock, login: (&str, &str)) -> bool {
     let line = Line::open(Ipv4Addr::LOCALHOST, door, None);
     line.is_ok_and(|line| matches!(Ouch::login(line, clock, login, 1), Login::In(_)))
 }

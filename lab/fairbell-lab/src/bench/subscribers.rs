@@ -8,7 +8,7 @@
 //! beyond one is the time between the first and the last send of a packet: the window.
 
 use std::io::IoSlice;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use host::config::Config;
 use host::failure::Failure;
-use host::sockets::{io, v4};
+use host::sockets::io;
 use net::packet_ring::{PACKET_MAX, PacketRead, PacketRingReader, PacketRingWriter};
 use net::{Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy, peer_addr};
 use overlay::frame::{DataBody, FrameKind, HopHeader};
@@ -151,7 +151,7 @@ impl Node for Releaser {
 /// The ends that hear, and where they are.
 struct Ears {
     sockets: Vec<UdpSocket>,
-    places: Vec<SocketAddrV4>,
+    places: Vec<SocketAddr>,
 }
 
 impl Ears {
@@ -159,16 +159,16 @@ impl Ears {
         let most = COUNTS.into_iter().max().unwrap_or(1);
         let sockets = (0..most).map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)));
         let sockets = sockets.collect::<std::io::Result<Vec<_>>>().map_err(io)?;
-        let place = |socket: &UdpSocket| v4(socket.local_addr().map_err(io)?);
+        let place = |socket: &UdpSocket| socket.local_addr().map_err(io);
         let places = sockets.iter().map(place).collect::<Result<Vec<_>, _>>()?;
         Ears { sockets, places }.ready()
     }
 
     /// A group with so many members.
     fn group(number: u8, members: usize) -> Result<Ears, Failure> {
-        let port = Ears::unicast()?.places.first().map_or(0, SocketAddrV4::port);
-        let group = SocketAddrV4::new(Ipv4Addr::new(239, 77, 7, number), port);
-        let hear = |_| host::subscriber::hear(group, Some(group), Ipv4Addr::LOCALHOST);
+        let port = Ears::unicast()?.places.first().map_or(0, SocketAddr::port);
+        let group = SocketAddr::from((Ipv4Addr::new(239, 77, 7, number), port));
+        let hear = |_| host::subscriber::hear(group, Some(group), Ipv4Addr::LOCALHOST.into());
         let sockets = (0..members).map(hear).collect::<std::io::Result<Vec<_>>>().map_err(io)?;
         Ears { sockets, places: vec![group] }.ready()
     }
@@ -271,7 +271,7 @@ impl Bench {
             Way::EdgeGroup | Way::SendToGroup => group,
             _ => &self.unicast,
         };
-        let to: Vec<SocketAddrV4> = ears.places.iter().take(count).copied().collect();
+        let to: Vec<SocketAddr> = ears.places.iter().take(count).copied().collect();
         let times = match way {
             Way::SendTo | Way::SendToGroup => send_to(&self.bare, &to, packets),
             Way::SendMany => send_many(&self.bare, &to, packets)?,
@@ -312,7 +312,7 @@ fn push(to: &mut PacketRingWriter, packets: u32) -> Vec<u64> {
     times
 }
 
-fn send_to(from: &UdpSocket, to: &[SocketAddrV4], packets: u32) -> Vec<u64> {
+fn send_to(from: &UdpSocket, to: &[SocketAddr], packets: u32) -> Vec<u64> {
     let bytes = packet(1);
     let mut times = Vec::with_capacity(packets as usize);
     for _ in 0..packets {
@@ -326,7 +326,7 @@ fn send_to(from: &UdpSocket, to: &[SocketAddrV4], packets: u32) -> Vec<u64> {
     times
 }
 
-fn send_many(from: &UdpSocket, to: &[SocketAddrV4], packets: u32) -> Result<Vec<u64>, Failure> {
+fn send_many(from: &UdpSocket, to: &[SocketAddr], packets: u32) -> Result<Vec<u64>, Failure> {
     let bytes = packet(1);
     let slices = [IoSlice::new(&bytes)];
     let places: Vec<SocketAddrAny> = to.iter().map(|at| SocketAddrAny::from(*at)).collect();

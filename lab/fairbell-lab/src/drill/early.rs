@@ -7,7 +7,7 @@
 //! way longer; a round of the all-reduce in which reports are missing may lower it by a sixteenth, so
 //! a quarter is allowed for that. A busy machine makes things later, never earlier.
 
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -97,7 +97,7 @@ pub struct Ear {
 /// One server that is asked.
 struct Asked {
     socket: UdpSocket,
-    at: SocketAddrV4,
+    at: SocketAddr,
     next: u64,
     /// What the server gave it to show.
     token: Token,

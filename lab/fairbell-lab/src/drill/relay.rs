@@ -1,7 +1,7 @@
 //! The network between replicas, which a drill can cut: a relay for every direction between two.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -13,7 +13,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// One relay: what connects to [`Relay::at`] is connected with the replica behind it.
 pub struct Relay {
     /// The address to connect to.
-    pub at: SocketAddrV4,
+    pub at: SocketAddr,
     /// Replicas at both ends, from 0.
     pub ends: (usize, usize),
     cut: Arc<AtomicBool>,
@@ -23,14 +23,12 @@ impl Relay {
     /// A relay that runs until `stop`.
     pub fn start(
         ends: (usize, usize),
-        to: SocketAddrV4,
+        to: SocketAddr,
         stop: &Arc<AtomicBool>,
     ) -> std::io::Result<(Relay, JoinHandle<()>)> {
-        let door = TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+        let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         door.set_nonblocking(true)?;
-        let SocketAddr::V4(at) = door.local_addr()? else {
-            return Err(std::io::Error::other("no IPv4 address"));
-        };
+        let at = door.local_addr()?;
         let cut = Arc::new(AtomicBool::new(false));
         let (own, over) = (Arc::clone(&cut), Arc::clone(stop));
         let thread = thread::spawn(move || serve(&door, to, &own, &over));
@@ -43,7 +41,7 @@ impl Relay {
     }
 }
 
-fn serve(door: &TcpListener, to: SocketAddrV4, cut: &AtomicBool, stop: &AtomicBool) {
+fn serve(door: &TcpListener, to: SocketAddr, cut: &AtomicBool, stop: &AtomicBool) {
     thread::scope(|scope| {
         while !stop.load(Ordering::Relaxed) {
             match door.accept() {
@@ -95,7 +93,7 @@ mod tests {
     #[test]
     fn what_is_cut_does_not_pass_until_it_is_mended() {
         let behind = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a door");
-        let SocketAddr::V4(to) = behind.local_addr().expect("an address") else { panic!("IPv4") };
+        let to = behind.local_addr().expect("an address");
         let stop = Arc::new(AtomicBool::new(false));
         let (relay, thread) = Relay::start((0, 1), to, &stop).expect("a relay");
         let pass = || -> std::io::Result<u8> {

@@ -1,7 +1,7 @@
 //! The roots of a drill's venue: processes of `fairbell node`, each on a loopback address of its own, by a
 //! `cluster.toml` that is made for the drill. All other nodes of the file are the drill itself.
 
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ pub struct Roots {
     operator: Identity,
     dir: PathBuf,
     /// By replica: others whose streams it reaches elsewhere.
-    links: Vec<Vec<(u8, SocketAddrV4)>>,
+    links: Vec<Vec<(u8, SocketAddr)>>,
     processes: Vec<Option<Child>>,
 }
 
@@ -97,7 +97,8 @@ impl Roots {
         let config = file.venue()?;
         let own = Credentials::read(&file, &Credentials::folder(&file, OPERATOR), OPERATOR)?;
         let operator = Identity::new(&file, &config, own, (OPERATOR, 0))?;
-        let cluster = Cluster::of(&file, &file.overlay(&config)?, secret, Path::new(""))?;
+        let cluster =
+            Cluster::of((&file, &file.nodes[0]), &file.overlay(&config)?, secret, Path::new(""))?;
         Ok(Roots {
             file,
             config,
@@ -116,7 +117,7 @@ impl Roots {
     }
 
     /// Has a replica reach the streams of another one, from 1, elsewhere.
-    pub fn link(&mut self, from: usize, to: u8, at: SocketAddrV4) {
+    pub fn link(&mut self, from: usize, to: u8, at: SocketAddr) {
         self.links[from].push((to, at));
     }
 

@@ -1,6 +1,6 @@
 //! The exchange that is drilled: replicas as processes of their own, everything else here.
 
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use host::failure::{Failure, on};
 use host::replica::claims;
 use host::replica::cluster::Cluster;
 use host::replica::node::Status;
-use host::sockets::{io, v4};
+use host::sockets::io;
 
 /// The clients' node.
 pub const CLIENTS: NodeId = NodeId(60_001);
@@ -30,21 +30,21 @@ pub const CLIENTS: NodeId = NodeId(60_001);
 const LISTENERS: NodeId = NodeId(50_000);
 /// Feed positions between two comparisons of books.
 const CHECKPOINT_EVERY: u64 = 256;
-const LOCAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// How often loops are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long replicas may take to answer, and to end when they are asked to.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub fn udp() -> Result<(UdpSocket, SocketAddrV4), Failure> {
+pub fn udp() -> Result<(UdpSocket, SocketAddr), Failure> {
     let socket = UdpSocket::bind(LOCAL).map_err(io)?;
-    let at = v4(socket.local_addr().map_err(io)?)?;
+    let at = socket.local_addr().map_err(io)?;
     Ok((socket, at))
 }
 
-fn tcp() -> Result<(TcpListener, SocketAddrV4), Failure> {
+fn tcp() -> Result<(TcpListener, SocketAddr), Failure> {
     let door = TcpListener::bind(LOCAL).map_err(io)?;
-    let at = v4(door.local_addr().map_err(io)?)?;
+    let at = door.local_addr().map_err(io)?;
     Ok((door, at))
 }
 

@@ -2,7 +2,7 @@
 //! bytes, while it starts, while its leaders are killed, and while honest clients want snapshots.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,7 +26,7 @@ use super::roots::Roots;
 use host::failure::Failure;
 use host::fleet::file::Port;
 use host::replica::claims;
-use host::sockets::{connect_from, io, v4};
+use host::sockets::{connect_from, io};
 
 /// How long a group may take to have a leader.
 const LEADER: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ const CONNECT: Duration = Duration::from_millis(20);
 /// Between two bytes of one who drips.
 const DRIP: Duration = Duration::from_millis(150);
 /// Where half of them come from.
-const STRANGE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+const STRANGE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 /// The ports that they come from.
 const PORTS: std::ops::Range<u16> = 1_100..28_700;
 /// Between two steps of a crowd.
@@ -162,7 +162,7 @@ fn play(args: &StrangersArgs, dir: &Path) -> Result<Report, Failure> {
     let stop = AtomicBool::new(false);
     let mut group = Group::new(dir, args.first_come)?;
     let (server, snapshots) = snapshot_server(args.first_come)?;
-    let mut ports: Vec<SocketAddrV4> =
+    let mut ports: Vec<SocketAddr> =
         group.roots.cluster.places().map(|(_, place)| place.link).collect();
     for (_, root) in group.roots.file.replicated() {
         ports.push(group.roots.file.at(root, Port::Control)?);
@@ -326,7 +326,7 @@ const CONFIG: &str = "[doors]\nplain = true\n\n[overlay]\ndepth = 2\nfanout = 2\
     [[account]]\nname = \"nobody\"\nusername = \"FLOW01\"\npassword = \"flow\"\n";
 
 /// A snapshot server whose books hold some orders, and where it is.
-fn snapshot_server(first_come: bool) -> Result<(Loop<SnapshotServer>, SocketAddrV4), Failure> {
+fn snapshot_server(first_come: bool) -> Result<(Loop<SnapshotServer>, SocketAddr), Failure> {
     let session = Session(*b"FBSTRANGER");
     let limits = SnapshotServerConfig::default();
     let first = AdmissionConfig {
@@ -362,7 +362,7 @@ fn snapshot_server(first_come: bool) -> Result<(Loop<SnapshotServer>, SocketAddr
         server.handle_datagram(now, Channel::FEED, from, packet.bytes(), &mut out);
     }
     let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io)?;
-    let at = v4(door.local_addr().map_err(io)?)?;
+    let at = door.local_addr().map_err(io)?;
     let wait = WaitStrategy { spin_ns: 0, timer_spin_ns: 0 };
     let habits = LoopConfig { wait, ..LoopConfig::default() };
     let mut of = Loop::new(Clock::start(0), Arc::default(), habits).map_err(io)?;
@@ -371,9 +371,9 @@ fn snapshot_server(first_come: bool) -> Result<(Loop<SnapshotServer>, SocketAddr
 }
 
 /// An honest client, who wants a snapshot: whether it has all of it.
-fn fetch(at: SocketAddrV4) -> std::io::Result<bool> {
+fn fetch(at: SocketAddr) -> std::io::Result<bool> {
     let since = Instant::now();
-    let mut stream = TcpStream::connect_timeout(&at.into(), SNAPSHOT)?;
+    let mut stream = TcpStream::connect_timeout(&at, SNAPSHOT)?;
     let (mut client, mut login) = (ClientSession::new("", ""), Vec::new());
     let Ok(client) = &mut client else { return Ok(false) };
     if client.connect(Nanos(0), &mut login).is_err() {
@@ -401,8 +401,8 @@ fn fetch(at: SocketAddrV4) -> std::io::Result<bool> {
 
 /// One of them: idle, or saying a byte now and then.
 struct Stranger {
-    at: SocketAddrV4,
-    from: SocketAddrV4,
+    at: SocketAddr,
+    from: SocketAddr,
     drips: bool,
     stream: Option<TcpStream>,
     said: Instant,
@@ -444,12 +444,12 @@ pub struct Crowd {
 
 impl Crowd {
     /// Nobody has come yet.
-    pub fn new(addresses: Vec<SocketAddrV4>, each: usize) -> Crowd {
+    pub fn new(addresses: Vec<SocketAddr>, each: usize) -> Crowd {
         let strangers = (0..each).flat_map(|number| {
-            let one = move |at: &SocketAddrV4| Stranger {
+            let one = move |at: &SocketAddr| Stranger {
                 at: *at,
-                from: SocketAddrV4::new(
-                    if number / 2 % 2 == 0 { *at.ip() } else { STRANGE },
+                from: SocketAddr::new(
+                    if number / 2 % 2 == 0 { at.ip() } else { STRANGE },
                     PORTS.start + (number * 55) as u16,
                 ),
                 drips: number % 2 == 1,

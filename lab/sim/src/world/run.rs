@@ -279,6 +279,7 @@ impl<N: Node> World<N> {
                 let index = usize::try_from(address >> 8).ok()?;
                 (index < self.slots.len()).then_some((index, Channel(address as u8)))
             }
+            Peer::V6 { .. } => None,
         }
     }
 

@@ -23,7 +23,7 @@ use super::watch::{Watch, taken_away, waited};
 use host::config::Config;
 use host::deployment::{exchange_config, life, overlay_options};
 use host::failure::Failure;
-use host::sockets::{io, v4};
+use host::sockets::io;
 
 /// The receiver's place in a tree of one.
 const EDGE: NodeId = NodeId(1);
@@ -329,7 +329,7 @@ impl Edge {
         exchange.options.secret = overlay_options(&config)?.secret;
         let wrong = |error: exchange::ExchangeError| Failure::Run(error.to_string());
         let (own, tree) = (life()?, exchange.tree().map_err(wrong)?);
-        let to = peer_addr(v4(ground.sink.local_addr().map_err(io)?)?);
+        let to = peer_addr(ground.sink.local_addr().map_err(io)?);
         let mut role = exchange::overlay_node(&exchange, EDGE, own, to).map_err(wrong)?;
         let mut link = None;
         if let Some(secret) = &exchange.options.secret {
@@ -341,9 +341,8 @@ impl Edge {
             link = Some(link_of(ExchangeConfig::ROOT, life()?).ok_or_else(none)?);
         }
         let (socket, inlet) = (udp()?, udp()?);
-        let (above, edge) =
-            (v4(socket.local_addr().map_err(io)?)?, inlet.local_addr().map_err(io)?);
-        let known = [(ExchangeConfig::ROOT, above), (EDGE, v4(edge)?)];
+        let (above, edge) = (socket.local_addr().map_err(io)?, inlet.local_addr().map_err(io)?);
+        let known = [(ExchangeConfig::ROOT, above), (EDGE, edge)];
         let directory = Directory::new(&known).map_err(|error| Failure::Run(error.to_string()))?;
         let clock = clock.kept_by(ground.watch);
         let mut of = Loop::new(clock, Arc::new(directory), habits).map_err(io)?;

@@ -30,7 +30,7 @@ use fairbell::report::{Quantiles, numbers};
 use fairbell::up::report_quantiles;
 use host::config::Config;
 use host::failure::Failure;
-use host::sockets::{io, v4};
+use host::sockets::io;
 
 use system::System;
 
@@ -312,7 +312,7 @@ fn listen() -> Result<TcpListener, Failure> {
 }
 
 fn address(listener: &TcpListener) -> Result<Peer, Failure> {
-    v4(listener.local_addr().map_err(io)?).map(peer_addr)
+    Ok(peer_addr(listener.local_addr().map_err(io)?))
 }
 
 fn panicked() -> Failure {

@@ -12,7 +12,7 @@ use participant::load::{Kind, Load, LoadConfig, LoadPhase, Login, Protocol, Vers
 use telemetry::Recorder;
 use types::{Channel, Nanos, NodeId, Peer, Price};
 
-use super::{CLIENT, CONNECTIONS, address, io, listen, panicked, v4, wait_for, wait_strategy};
+use super::{CLIENT, CONNECTIONS, address, io, listen, panicked, wait_for, wait_strategy};
 use super::{RttArgs, RttPath};
 use fairbell::load::ProtocolName;
 use fairbell::options::Switch;
@@ -122,13 +122,13 @@ impl System {
         let udp = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io);
         let sink = udp()?;
         // Nobody reads what is released; the socket stays open so that sending costs the usual.
-        let feed = peer_addr(v4(sink.local_addr().map_err(io)?)?);
+        let feed = peer_addr(sink.local_addr().map_err(io)?);
         let nodes = deploy(exchange, host::deployment::life()?, |_| feed)
             .map_err(|e| Failure::Run(e.to_string()))?;
         let sockets = nodes.iter().map(|_| udp()).collect::<Result<Vec<_>, _>>()?;
         let mut known = Vec::new();
         for (index, socket) in sockets.iter().enumerate() {
-            known.push((NodeId(index as u16), v4(socket.local_addr().map_err(io)?)?));
+            known.push((NodeId(index as u16), socket.local_addr().map_err(io)?));
         }
         let directory = Directory::new(&known).map_err(|error| Failure::Run(error.to_string()))?;
         let directory = Arc::new(directory);

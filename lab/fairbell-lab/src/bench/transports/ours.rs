@@ -227,9 +227,6 @@ fn socket() -> Result<UdpSocket, Failure> {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io)
 }
 
-fn address(socket: &UdpSocket) -> Result<std::net::SocketAddrV4, Failure> {
-    match socket.local_addr().map_err(io)? {
-        SocketAddr::V4(address) => Ok(address),
-        SocketAddr::V6(address) => Err(Failure::Run(format!("{address} is no IPv4 address"))),
-    }
+fn address(socket: &UdpSocket) -> Result<SocketAddr, Failure> {
+    socket.local_addr().map_err(io)
 }

@@ -5,7 +5,7 @@
 
 mod node;
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -257,9 +257,6 @@ fn place(transport: Transport) -> Result<Place, Failure> {
         let socket = UdpSocket::bind(any).map_err(io)?;
         let at = socket.local_addr().map_err(io)?;
         (vec![(Channel(0), socket)], None, at)
-    };
-    let SocketAddr::V4(at) = at else {
-        return Err(Failure::Run("loopback has no IPv4 address".to_string()));
     };
     Ok(Place { sockets, listener, at: peer_addr(at) })
 }
