@@ -325,8 +325,7 @@ fn stopped(venue: &mut Venue, name: &str) -> Vec<String> {
     machine.stop.store(true, Ordering::Relaxed);
     let said = Arc::clone(&machine.said);
     venue.ended(name).expect("it was told to");
-    let said = said.lock().expect("unpoisoned").clone();
-    said
+    said.lock().expect("unpoisoned").clone()
 }
 
 #[test]
