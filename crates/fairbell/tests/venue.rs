@@ -155,37 +155,48 @@ fn subscribers_build_the_same_books_and_one_goes_on_when_its_edge_dies() {
     .expect("it runs");
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(1) && why.contains("login is refused"), "{why}");
+    let load_login = format!("TEST0{{n}}:{password}");
+    let play = |doors: &[&str], more: &[&str]| {
+        let args = ["load", "--json", "--protocol", "ouch", "--login", &load_login];
+        let args = args.into_iter().chain(tls).chain(doors.iter().copied());
+        let market = ["--symbol", "BTCUSD", "--price", "78000", "--tick", "1", "--first", "5"];
+        fairbell(&args.chain(market).chain(more.iter().copied()).collect::<Vec<_>>())
+    };
+    // Idle edges get as many clients each, whichever is asked; the first door is nobody's.
+    let nobody = at(0, 14);
+    let least = ["--least-loaded", &nobody, "--least-loaded", &doors[1]];
+    let few = ["--clients", "4", "--rate", "100", "--duration", "1s", "--warmup", "1ms"];
+    let output = play(&least, &few).output().expect("it runs");
+    let (stdout, stderr) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
+    let played: Value = serde_json::from_slice(stdout).unwrap_or_else(|_| panic!("{stderr}"));
+    let begun = played["doors"].as_array().expect("doors").iter();
+    let begun: Vec<(String, u64)> = begun
+        .map(|of| (of["address"].as_str().expect("text").to_string(), number(of, "clients")))
+        .collect();
+    assert_eq!(begun, [(at(1, 10), 2), (at(2, 10), 2)], "{stderr}");
     let time = ["--duration", "10s"];
     let mut moving = start(subscribe(1, &[&doors[0], &doors[1]], &time));
     let mut staying = start(subscribe(2, &[&doors[1]], &time));
     let mut in_ring =
         start(subscribe(3, &[&doors[0], &doors[1]], &["--ring", "--duration", "10s"]));
-    let load_login = format!("TEST0{{n}}:{password}");
     let entry = at(2, 10);
-    let flow =
-        ["load", "--json", "--protocol", "ouch", "--address", &entry, "--login", &load_login];
-    let flow = flow.into_iter().chain(tls).chain([
-        "--first",
-        "5",
-        "--clients",
-        "2",
-        "--symbol",
-        "BTCUSD",
-        "--price",
-        "78000",
-        "--tick",
-        "1",
-        "--rate",
-        "200",
-        "--duration",
-        "5s",
-    ]);
-    let mut load = start(fairbell(&flow.collect::<Vec<_>>()));
+    let two = ["--clients", "2", "--rate", "200", "--duration", "5s"];
+    let mut load = start(play(&["--address", &entry], &two));
     std::thread::sleep(Duration::from_secs(3));
     // Killed: nobody there says goodbye.
     drop(nodes.remove(1));
     let (code, _, stderr) = ended(&mut load.0);
     assert_eq!(code, Some(0), "{stderr}");
+    // Its orders are told by participant.
+    let status = fairbell(&["cluster", "status", "--json", "--cluster", &cluster]).output();
+    let status: Value = serde_json::from_slice(&status.expect("it runs").stdout).expect("JSON");
+    let accounts = status["fairness"]["orders"]["accounts"].as_array().expect("a list");
+    let told: Vec<_> = accounts.iter().map(|of| (number(of, "account"), &of["name"])).collect();
+    assert!(
+        told.contains(&(5, &"TEST05".into())) && told.contains(&(6, &"TEST06".into())),
+        "{told:?}"
+    );
+    assert!(accounts.iter().any(|of| number(of, "orders") > 100), "{accounts:?}");
     let (moved, stayed, read) = (last(&mut moving), last(&mut staying), last(&mut in_ring));
     assert_eq!((number(&moved, "subscriptions"), number(&stayed, "subscriptions")), (2, 1));
     let rings = ["subscriptions", "rings", "ring_lost"].map(|of| number(&read, of));
