@@ -85,6 +85,8 @@ impl Venue {
                 keys: Credentials::folder(&file, name),
                 wrong: Wrong::default(),
                 jump: None,
+                links: Vec::new(),
+                first_come: false,
                 traces: false,
                 alarms: Alarms::default(),
             };
