@@ -244,7 +244,7 @@ impl Engine {
     }
 
     fn set_node(&mut self, command: &Command) -> Applied {
-        if self.nodes.apply(command) { Applied::Done } else { Applied::Refused }
+        if self.nodes.apply(command, self.now) { Applied::Done } else { Applied::Refused }
     }
 
     fn grant(&mut self, gateway: GatewayId, command: &Command) -> Applied {

@@ -50,6 +50,7 @@ mod sources;
 mod state;
 pub mod statement;
 mod terms;
+mod tokens;
 mod trades;
 
 pub use allot::Allotment;
@@ -71,3 +72,4 @@ pub use risk::{AllotTotals, AllotWant};
 pub use snapshot::SnapshotHeader;
 pub use sources::USER_REF_WINDOW;
 pub use state::{Position, Standing};
+pub use tokens::JoinToken;

@@ -4,10 +4,11 @@
 //! Nodes are numbered from 1 by the venue's cluster file. The engine does nothing with them: they
 //! are in its state so that every replica of the root, and every restart, knows the same.
 
-use types::{Command, Digest, NodeAction};
+use types::{Command, Digest, Nanos, NodeAction};
 
 use crate::codec::{Reader, SnapshotError, Writer};
 use crate::lives::Lives;
+use crate::tokens::JoinToken;
 
 /// Nodes of a venue at most.
 pub const NODES_MAX: usize = 1_024;
@@ -20,6 +21,10 @@ pub struct NodeStanding {
     pub revoked: u32,
     /// It is to end its sessions and stop.
     pub drained: bool,
+    /// The one-time token that was given for it last, used or not.
+    pub token: Option<JoinToken>,
+    /// Generation of the newest certificate that a token was used for; 0: none was.
+    pub issued: u32,
 }
 
 impl NodeStanding {
@@ -128,9 +133,9 @@ impl Nodes {
         slot.copied().unwrap_or_default()
     }
 
-    /// Carries out a [`types::CommandKind::SetNode`]; false, and nothing done, when it names no
-    /// action or no node that can be.
-    pub(crate) fn apply(&mut self, command: &Command) -> bool {
+    /// Carries out a [`types::CommandKind::SetNode`] at engine time `now`; false, and nothing done, when
+    /// it names no action or no node that can be, or no token that is good.
+    pub(crate) fn apply(&mut self, command: &Command, now: Nanos) -> bool {
         let Some(action) = NodeAction::of(command.param) else { return false };
         let (number, operand) = (command.orig_user_ref.0, command.user_ref.0);
         match action {
@@ -138,7 +143,11 @@ impl Nodes {
             NodeAction::ReplaceProxy | NodeAction::ShapeTree => {
                 return self.tree.apply(action, number, operand);
             }
-            NodeAction::Join | NodeAction::Revoke | NodeAction::Drain => {}
+            NodeAction::Join
+            | NodeAction::Revoke
+            | NodeAction::Drain
+            | NodeAction::GrantToken
+            | NodeAction::UseToken => {}
         }
         let index = number as usize;
         if index == 0 || index > NODES_MAX {
@@ -155,14 +164,33 @@ impl Nodes {
             NodeAction::Revoke => {
                 let more = operand > slot.revoked;
                 slot.revoked = slot.revoked.max(operand);
+                // Whoever has the certificate may have the token, too.
+                slot.token = slot.token.filter(|_| !more);
                 more && self.begin_epoch()
             }
             NodeAction::Drain => {
                 slot.drained = operand != 0;
                 operand <= 1
             }
+            NodeAction::GrantToken => {
+                let granted = JoinToken::granted(command, now);
+                slot.token = granted.or(slot.token);
+                granted.is_some()
+            }
+            NodeAction::UseToken => {
+                let used = slot.token.and_then(|token| token.used(command, now));
+                let next = slot.issued.max(slot.revoked).max(operand).checked_add(1);
+                let Some((used, next)) = used.zip(next) else { return false };
+                (slot.token, slot.issued) = (Some(used), next);
+                true
+            }
             NodeAction::RotateKeys | NodeAction::ReplaceProxy | NodeAction::ShapeTree => false,
         }
+    }
+
+    /// Whether a token was ever given: then a snapshot has a part about them.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.slots.iter().any(|slot| slot.token.is_some() || slot.issued > 0)
     }
 
     fn begin_epoch(&mut self) -> bool {
@@ -180,15 +208,34 @@ impl Nodes {
             out.u8(u8::from(slot.drained));
         }
         self.tree.write(out);
+        if self.has_tokens() {
+            for slot in &self.slots {
+                out.u32(slot.issued);
+                slot.token.unwrap_or_default().write(out);
+            }
+        }
     }
 
-    pub(crate) fn read(&mut self, from: &mut Reader) -> Result<(), SnapshotError> {
+    /// `with_tokens`: the snapshot has a part about tokens.
+    pub(crate) fn read(
+        &mut self,
+        from: &mut Reader,
+        with_tokens: bool,
+    ) -> Result<(), SnapshotError> {
         self.key_epoch = from.u32()?;
         for _ in 0..from.count(NODES_MAX)? {
             let lives = Lives::read(from)?;
-            self.slots.push(NodeStanding { lives, revoked: from.u32()?, drained: from.bool()? });
+            let (revoked, drained) = (from.u32()?, from.bool()?);
+            self.slots.push(NodeStanding { lives, revoked, drained, ..NodeStanding::default() });
         }
         self.tree = TreeRecord::read(from)?;
+        if with_tokens {
+            for slot in &mut self.slots {
+                slot.issued = from.u32()?;
+                let token = JoinToken::read(from)?;
+                slot.token = Some(token).filter(|token| *token != JoinToken::default());
+            }
+        }
         Ok(())
     }
 
@@ -203,6 +250,12 @@ impl Nodes {
             slot.lives.fold(digest);
             digest.fold(u64::from(slot.revoked) << 1 | u64::from(slot.drained));
         }
+        if self.has_tokens() {
+            for slot in &self.slots {
+                digest.fold(u64::from(slot.issued));
+                slot.token.unwrap_or_default().fold(digest);
+            }
+        }
     }
 }
 
@@ -213,12 +266,13 @@ mod tests {
     use super::*;
 
     fn set(nodes: &mut Nodes, action: u8, number: u32, operand: u32) -> bool {
-        nodes.apply(&Command {
+        let command = Command {
             param: action,
             user_ref: UserRefNum(operand),
             orig_user_ref: UserRefNum(number),
             ..Command::new(CommandKind::SetNode)
-        })
+        };
+        nodes.apply(&command, Nanos(0))
     }
 
     #[test]
@@ -247,7 +301,9 @@ mod tests {
         assert!(set(&mut nodes, NodeAction::RotateKeys as u8, 0, 0));
         assert!(set(&mut nodes, NodeAction::Drain as u8, 1, 1));
         assert_eq!((nodes.get(1).drained, nodes.key_epoch()), (true, 2));
-        for (action, number) in [(0, 1), (7, 1), (1, 0), (1, NODES_MAX as u32 + 1), (4, 1)] {
+        for (action, number) in
+            [(0, 1), (9, 1), (7, 1), (8, 1), (1, 0), (1, NODES_MAX as u32 + 1), (4, 1)]
+        {
             assert!(!set(&mut nodes, action, number, 1), "{action} {number}");
         }
     }
@@ -284,11 +340,82 @@ mod tests {
         let mut bytes = Vec::new();
         nodes.write(&mut Writer { bytes: &mut bytes });
         let mut read = Nodes::default();
-        read.read(&mut Reader::new(&bytes)).expect("whole");
+        read.read(&mut Reader::new(&bytes), false).expect("whole");
         assert_eq!((read.slots.clone(), read.key_epoch), (nodes.slots.clone(), nodes.key_epoch));
         assert_eq!(read.tree, nodes.tree);
         for len in 0..bytes.len() {
-            assert!(Nodes::default().read(&mut Reader::new(&bytes[..len])).is_err(), "{len}");
+            let cut = Nodes::default().read(&mut Reader::new(&bytes[..len]), false);
+            assert!(cut.is_err(), "{len}");
+        }
+    }
+
+    const MINUTE: u64 = 60 * Nanos::SECOND;
+
+    #[test]
+    fn a_token_is_used_once_for_one_key_until_it_ends_or_another_one_is_given() {
+        let mut nodes = Nodes::default();
+        let mut at = |now: u64, command| {
+            let done = nodes.apply(&command, Nanos(now));
+            (done, nodes.get(2).issued)
+        };
+        let (first, second, mine, others) = ([1, 2], [3, 4], [5, 6], [7, 8]);
+        assert_eq!(at(0, JoinToken::use_up(2, first, mine, 0)), (false, 0), "none was given");
+        assert_eq!(at(0, JoinToken::grant(2, first, Nanos(MINUTE))), (true, 0));
+        assert_eq!(at(1, JoinToken::use_up(3, first, mine, 0)), (false, 0), "another node's");
+        assert_eq!(at(1, JoinToken::use_up(2, second, mine, 0)), (false, 0), "another token");
+        assert_eq!(at(1, JoinToken::use_up(2, first, mine, 4)), (true, 5), "behind what there was");
+        assert_eq!(at(2, JoinToken::use_up(2, first, others, 4)), (false, 5), "for another key");
+        assert_eq!(at(2, JoinToken::use_up(2, first, mine, 4)), (false, 5), "no second generation");
+        // A later one takes its place, and ends.
+        assert_eq!(at(3, JoinToken::grant(2, second, Nanos(MINUTE))), (true, 5));
+        assert_eq!(at(4, JoinToken::use_up(2, first, others, 0)), (false, 5));
+        assert_eq!(at(MINUTE, JoinToken::use_up(2, second, others, 0)), (false, 5), "it has ended");
+        assert_eq!(
+            at(MINUTE, JoinToken::grant(2, first, Nanos(MINUTE))),
+            (false, 5),
+            "over already"
+        );
+        // What the first one was is forgotten, and so it is none.
+        assert_eq!(at(MINUTE, JoinToken::use_up(2, first, others, 0)), (false, 5));
+    }
+
+    #[test]
+    fn a_revocation_takes_the_token_and_the_next_certificate_is_not_refused() {
+        let mut nodes = Nodes::default();
+        assert!(nodes.apply(&JoinToken::grant(1, [1, 1], Nanos(9)), Nanos(0)));
+        assert!(set(&mut nodes, NodeAction::Revoke as u8, 1, 7));
+        assert!(!nodes.apply(&JoinToken::use_up(1, [1, 1], [2, 2], 0), Nanos(1)));
+        assert!(nodes.apply(&JoinToken::grant(1, [3, 3], Nanos(9)), Nanos(1)));
+        assert!(nodes.apply(&JoinToken::use_up(1, [3, 3], [2, 2], 0), Nanos(1)));
+        assert_eq!((nodes.get(1).issued, nodes.get(1).revoked), (8, 7));
+        assert!(nodes.apply(&JoinToken::grant(1, [4, 4], Nanos(9)), Nanos(1)));
+        assert!(!nodes.apply(&JoinToken::use_up(1, [4, 4], [2, 2], u32::MAX), Nanos(1)));
+    }
+
+    #[test]
+    fn tokens_are_read_as_written_count_in_the_digest_and_cut_bytes_are_refused() {
+        let digest = |nodes: &Nodes| {
+            let mut digest = Digest::default();
+            nodes.fold(&mut digest);
+            digest.0
+        };
+        let mut nodes = Nodes::default();
+        assert!(set(&mut nodes, NodeAction::Join as u8, 3, 7));
+        let before = digest(&nodes);
+        assert!(!nodes.has_tokens());
+        assert!(nodes.apply(&JoinToken::grant(2, [1, u64::MAX], Nanos(MINUTE)), Nanos(0)));
+        let granted = digest(&nodes);
+        assert!(nodes.apply(&JoinToken::use_up(2, [1, u64::MAX], [3, 4], 0), Nanos(1)));
+        assert!(before != granted && granted != digest(&nodes));
+        let mut bytes = Vec::new();
+        nodes.write(&mut Writer { bytes: &mut bytes });
+        let mut read = Nodes::default();
+        read.read(&mut Reader::new(&bytes), true).expect("whole");
+        assert_eq!((&read.slots, digest(&read)), (&nodes.slots, digest(&nodes)));
+        assert!(!read.apply(&JoinToken::use_up(2, [1, u64::MAX], [9, 9], 0), Nanos(2)), "used up");
+        for len in 0..bytes.len() {
+            let cut = Nodes::default().read(&mut Reader::new(&bytes[..len]), true);
+            assert!(cut.is_err(), "{len}");
         }
     }
 }

@@ -17,6 +17,9 @@ use crate::output::{Feed, account_of};
 
 const MAGIC: &[u8; 8] = b"FBELSNAP";
 const FORMAT: u32 = 4;
+/// Where one-time tokens were given to nodes: the part about the nodes has them, too. As long as there are
+/// none, versions before and after them read one another's snapshots.
+const FORMAT_WITH_TOKENS: u32 = 5;
 /// Largest count a snapshot may hold: never reached, and far from overflow.
 pub(crate) const COUNT_MAX: u64 = 1 << 62;
 
@@ -39,20 +42,22 @@ impl SnapshotHeader {
     /// # Errors
     /// [`SnapshotError`] for what is no snapshot or has another format.
     pub fn read(bytes: &[u8]) -> Result<SnapshotHeader, SnapshotError> {
-        header(&mut Reader::new(bytes))
+        header(&mut Reader::new(bytes)).map(|(header, _)| header)
     }
 }
 
-fn header(bytes: &mut Reader) -> Result<SnapshotHeader, SnapshotError> {
+/// The beginning, and whether there is a part about tokens.
+fn header(bytes: &mut Reader) -> Result<(SnapshotHeader, bool), SnapshotError> {
     if bytes.raw(MAGIC.len()).map_err(|_| SnapshotError::Magic)? != MAGIC {
         return Err(SnapshotError::Magic);
     }
     let format = bytes.u32()?;
-    if format != FORMAT {
+    if format != FORMAT && format != FORMAT_WITH_TOKENS {
         return Err(SnapshotError::Format(format));
     }
-    let rules_version = bytes.u32()?;
-    Ok(SnapshotHeader { rules_version, config_digest: bytes.u64()?, applied: bytes.u64()? })
+    let (rules_version, config_digest, applied) = (bytes.u32()?, bytes.u64()?, bytes.u64()?);
+    let header = SnapshotHeader { rules_version, config_digest, applied };
+    Ok((header, format == FORMAT_WITH_TOKENS))
 }
 
 impl Engine {
@@ -61,7 +66,7 @@ impl Engine {
         let from = out.len();
         let mut to = Writer { bytes: out };
         to.raw(MAGIC);
-        to.u32(FORMAT);
+        to.u32(if self.nodes.has_tokens() { FORMAT_WITH_TOKENS } else { FORMAT });
         to.u32(RULES_VERSION);
         to.u64(self.config.digest());
         to.u64(self.applied);
@@ -96,7 +101,7 @@ impl Engine {
         config.check().expect("a checked configuration");
         let (body, digest) = bytes.split_last_chunk::<8>().ok_or(SnapshotError::Magic)?;
         let mut from = Reader::new(body);
-        let header = header(&mut from)?;
+        let (header, with_tokens) = header(&mut from)?;
         if header.rules_version != RULES_VERSION {
             return Err(SnapshotError::Rules(header.rules_version));
         }
@@ -106,12 +111,12 @@ impl Engine {
         if digest_of(body) != u64::from_le_bytes(*digest) {
             return Err(SnapshotError::Digest);
         }
-        Engine::read_state(config, header.applied, &mut from)
+        Engine::read_state(config, (header.applied, with_tokens), &mut from)
     }
 
     fn read_state(
         config: Config,
-        applied: u64,
+        (applied, with_tokens): (u64, bool),
         from: &mut Reader,
     ) -> Result<Engine, SnapshotError> {
         let (slots, accounts) = (config.instruments.len(), config.accounts_max);
@@ -131,7 +136,7 @@ impl Engine {
         let mut engine = Engine::with_books(config, books);
         engine.counters.read(from)?;
         engine.gateways.read(from)?;
-        engine.nodes.read(from)?;
+        engine.nodes.read(from, with_tokens)?;
         engine.accounts.read(from)?;
         engine.risk.read(from, slots)?;
         engine.trades.read(from, slots, accounts)?;

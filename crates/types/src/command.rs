@@ -193,13 +193,21 @@ pub enum NodeAction {
     /// The next tree has depth `orig_user_ref` and fanout `user_ref`, and everybody at the own place:
     /// who stays away is said anew.
     ShapeTree = 6,
+    /// A one-time token that lets the node's machine get a certificate is good until `expire_at`: `qty` and
+    /// `price` are the digest of its secret. Takes the place of an earlier one of the node.
+    GrantToken = 7,
+    /// A token is used up: `qty` and `price` its digest, `stop_price` and `expire_at` the digest of the
+    /// public key that it is used for. The node's next generation is taken for that key's certificate.
+    UseToken = 8,
 }
 
 impl NodeAction {
     /// The action that [`Command::param`] names.
     pub fn of(param: u8) -> Option<NodeAction> {
-        use NodeAction::{Drain, Join, ReplaceProxy, Revoke, RotateKeys, ShapeTree};
-        let all = [Join, Revoke, Drain, RotateKeys, ReplaceProxy, ShapeTree];
+        use NodeAction::{
+            Drain, GrantToken, Join, ReplaceProxy, Revoke, RotateKeys, ShapeTree, UseToken,
+        };
+        let all = [Join, Revoke, Drain, RotateKeys, ReplaceProxy, ShapeTree, GrantToken, UseToken];
         all.into_iter().find(|action| *action as u8 == param)
     }
 }

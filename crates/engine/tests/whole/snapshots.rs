@@ -1,8 +1,10 @@
 //! A snapshot at any position goes on like the engine it was made of; damaged bytes are refused.
 
-use engine::{Config, Engine, Output, RULES_VERSION, SnapshotError, SnapshotHeader};
+use engine::{
+    Applied, Config, Engine, JoinToken, Output, RULES_VERSION, SnapshotError, SnapshotHeader,
+};
 use proptest::prelude::*;
-use types::{CommandKind, Input, LimitKind, Price};
+use types::{Command, CommandKind, Input, LimitKind, Nanos, Price};
 
 use crate::bench::{Bench, buy, sell};
 use crate::flow::{Flow, config};
@@ -80,6 +82,12 @@ fn every_part_of_the_state_is_in_the_digest() {
     after(|b| b.limit(2, LimitKind::Credit, 5_000));
     after(|b| b.limit(0, LimitKind::Credit, 5_000));
     after(|b| b.limit(1, LimitKind::Position, 5_000));
+    after(|b| {
+        b.operate(CommandKind::SetNode, |c| *c = JoinToken::grant(1, [1, 1], Nanos(u64::MAX)));
+    });
+    after(|b| {
+        b.operate(CommandKind::SetNode, |c| *c = JoinToken::grant(1, [1, 2], Nanos(u64::MAX)));
+    });
     after(|b| kill(b, 3));
     after(|b| kill(b, 4));
     after(|b| bust(b, 1));
@@ -93,6 +101,38 @@ fn every_part_of_the_state_is_in_the_digest() {
     digests.sort_unstable();
     digests.dedup();
     assert_eq!(digests.len(), count);
+}
+
+/// Versions before one-time tokens read what has none; a token that was used is not honoured by who was
+/// restored.
+#[test]
+fn tokens_of_nodes_survive_and_have_a_format_of_their_own() {
+    let format = |bytes: &[u8]| bytes[8..12].first_chunk().map(|four| u32::from_le_bytes(*four));
+    let mut bench = Bench::new();
+    let set =
+        |bench: &mut Bench, command: Command| bench.operate(CommandKind::SetNode, |c| *c = command);
+    assert_eq!(format(&bytes(&bench.engine)), Some(4));
+    let far = Nanos(u64::MAX);
+    assert_eq!(set(&mut bench, JoinToken::grant(2, [1, 2], far)), Applied::Done);
+    assert_eq!(set(&mut bench, JoinToken::use_up(2, [1, 2], [3, 4], 6)), Applied::Done);
+    assert_eq!(set(&mut bench, JoinToken::grant(3, [5, 6], far)), Applied::Done);
+    let written = bytes(&bench.engine);
+    assert_eq!(format(&written), Some(5));
+    let copy = Engine::read_snapshot(crate::bench::config(), &written).expect("a good snapshot");
+    assert_eq!(copy.state_digest(), bench.engine.state_digest());
+    assert_eq!(copy.nodes().get(2).issued, 7);
+    bench.engine = copy;
+    assert_eq!(set(&mut bench, JoinToken::use_up(2, [1, 2], [9, 9], 0)), Applied::Refused);
+    assert_eq!(set(&mut bench, JoinToken::use_up(3, [5, 6], [9, 9], 0)), Applied::Done);
+    for at in 0..2_000 {
+        // Refused or read, and no panic.
+        let changed = mutated(&written, &[(at * 3, 0xFF), (at * 5, 0)]);
+        let _ = Engine::read_snapshot(crate::bench::config(), &changed);
+    }
+    let mut earlier = written;
+    earlier[8] = 6;
+    let refused = Engine::read_snapshot(crate::bench::config(), &earlier);
+    assert!(matches!(refused, Err(SnapshotError::Format(6))));
 }
 
 #[test]
