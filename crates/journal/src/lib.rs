@@ -68,7 +68,7 @@ pub use inspect::{
 pub use install::Installed;
 pub use journal::{Journal, Stats};
 pub use layout::{BLOCK_MAX, BLOCK_MIN, FORMAT, FORMAT_GROUP, GROUP_MAX, LABEL_LEN};
-pub use mend::{Mended, Promises, TERMS_UNHEARD, mend, promises, yield_to};
+pub use mend::{Mended, Promises, TERMS_UNHEARD, begin_in_doubt, mend, promises, yield_to};
 pub use peers::Peer;
 pub use recover::{Recovery, Tail};
 pub use register::{PEERS_MAX, Vote};

@@ -122,6 +122,19 @@ impl Life {
         Ok(life)
     }
 
+    /// Makes the register of a folder that was begun anew, with so many starts before.
+    pub(crate) fn found(
+        storage: &mut impl Storage,
+        journal: u64,
+        lives: u64,
+    ) -> Result<(), JournalError> {
+        let mut words = [0; WORDS];
+        words[0] = lives;
+        let made = Register::create(storage, LIFE, journal, words).map_err(JournalError::full)?;
+        made.close(storage);
+        Ok(())
+    }
+
     /// Whether a folder that has the register is a copy; changes nothing.
     pub(crate) fn look(storage: &mut impl Storage, journal: u64) -> Result<bool, JournalError> {
         let register = match Register::open(storage, LIFE, Some(journal)) {

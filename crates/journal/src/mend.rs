@@ -169,3 +169,33 @@ pub fn yield_to(storage: &mut impl Storage, (own, to): (u64, u64)) -> Result<Men
     life.say(storage, false)?;
     Ok(Mended { doubt, ..mended })
 }
+
+/// Makes the journal `id` of a server whose disk is gone, in a folder that has none: what the server had
+/// promised nobody knows, so it elects server `to` and nobody else, by an operator's word, until it has
+/// the log of that. `beyond`: a number above all its terms and all its starts, of which others know; with
+/// one that is not they say so at its start, and it takes part in nothing. A crash at any point leaves a
+/// folder to be treated again.
+///
+/// # Errors
+/// [`JournalError::Foreign`] for a folder with a journal in it, or with parts of one; the disk's.
+pub fn begin_in_doubt(
+    storage: &mut impl Storage,
+    id: u64,
+    (to, beyond): (u64, u64),
+) -> Result<Mended, JournalError> {
+    let names = storage.names()?;
+    let of_journal =
+        |name: &String| name == MARK || name.starts_with("log-") || name.starts_with("snap-");
+    if names.iter().any(of_journal) {
+        return Err(JournalError::Foreign("folder"));
+    }
+    let doubt = beyond.saturating_add(TERMS_UNHEARD);
+    Doubt { term: doubt, sponsor: to, last: 0 }.write(storage, id)?;
+    let words = [doubt + 1, 0, 0];
+    Register::create(storage, VOTE, id, words).map_err(JournalError::full)?.close(storage);
+    Life::found(storage, id, doubt)?;
+    // From here on there is a journal.
+    Register::create(storage, MARK, id, [0; 3]).map_err(JournalError::full)?.close(storage);
+    storage.sync_names()?;
+    Ok(Mended { id, doubt, set_back: true, held: 0, aside: Vec::new() })
+}

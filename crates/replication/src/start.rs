@@ -76,13 +76,14 @@ impl std::fmt::Display for Waits {
                 f,
                 "its disk is an older copy of itself, and may lack what it had acknowledged: it elects \
                  nobody before {needed} others whose disks are whole have told it their terms, and one \
-                 of them leads; {sure} have. Start them; if they are lost: `fairbell replica recover`"
+                 of them leads; {sure} have. Start them; if they are lost: `fairbell cluster recover`, \
+                 or `fairbell replica recover`"
             ),
             Waits::Doubts { term, sponsor: None } => write!(
                 f,
                 "its disk may lack what it had acknowledged in terms up to {term}: it elects nobody \
                  before a leader whom others have elected has sent it the log. Start them; if they are \
-                 lost: `fairbell replica recover`"
+                 lost: `fairbell cluster recover`, or `fairbell replica recover`"
             ),
             Waits::Doubts { term, sponsor: Some(to) } => write!(
                 f,

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use journal::{
-    Config, Folder, FolderConfig, Journal, Peer, SimDisk, Storage, TERMS_UNHEARD, Vote, mend,
-    promises, yield_to,
+    Config, Folder, FolderConfig, Journal, JournalError, Peer, SimDisk, Storage, TERMS_UNHEARD,
+    Vote, begin_in_doubt, mend, promises, yield_to,
 };
 
 fn config() -> Config {
@@ -136,6 +136,38 @@ fn mending_a_copy_leaves_it_one_and_an_operators_word_ends_it() {
     let (journal, found) = Journal::open(&mut disk, &config()).expect("a good journal");
     assert_eq!((journal.is_set_back(), journal.doubt(), journal.sponsor()), (false, done.doubt, 1));
     assert_eq!(found.last, 20);
+}
+
+/// In place of a disk that is gone: wherever the machine stops there is a folder in doubt, or one to be
+/// treated again; never a journal that elects whom it likes.
+#[test]
+fn a_disk_that_is_gone_is_begun_anew_in_doubt_whatever_stops_it() {
+    let mut whole = SimDisk::new(8);
+    let done = begin_in_doubt(&mut whole, 5, (3, 900)).expect("empty");
+    let operations = whole.stats().operations;
+    assert!(operations > 10, "{operations}");
+    for stop in 0..=operations {
+        let mut disk = SimDisk::new(9);
+        disk.crash_at(stop);
+        let finished = begin_in_doubt(&mut disk, 5, (3, 900)).is_ok();
+        assert_eq!(finished, stop == operations, "operation {stop}");
+        disk.restart();
+        if journal::identify(&mut disk).expect("readable").is_none() {
+            begin_in_doubt(&mut disk, 5, (3, 900)).expect("treated again");
+        }
+        let again = begin_in_doubt(&mut disk, 5, (3, 900));
+        assert!(matches!(again, Err(JournalError::Foreign(_))), "operation {stop}");
+        let (journal, found) = Journal::open(&mut disk, &config()).expect("a good journal");
+        let said = (journal.is_set_back(), journal.doubt(), journal.sponsor(), found.last);
+        assert_eq!(said, (false, 900 + TERMS_UNHEARD, 3, 0), "operation {stop}");
+        assert_eq!(journal.vote(), Vote { term: done.doubt + 1, voted_for: 0 });
+        assert!(found.lives > 900, "more starts than others know of");
+    }
+    let mut used = write(SimDisk::new(10), 3, 5);
+    used.restart();
+    let before = used.stats().operations;
+    assert!(begin_in_doubt(&mut used, 5, (3, 900)).is_err(), "it has a journal");
+    assert!(used.stats().operations - before < 3, "nothing was changed");
 }
 
 #[test]

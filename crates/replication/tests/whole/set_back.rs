@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::{Group, State, config};
-use journal::{Journal, SimDisk, yield_to};
+use journal::{Journal, SimDisk, TERMS_UNHEARD, begin_in_doubt, yield_to};
 use replication::{Action, Config, Entry, OLDEST, Stop, VERSION, Waits};
 
 /// The numbers of all records.
@@ -268,6 +268,44 @@ fn two_mended_ones_elect_the_third_by_an_operators_word() {
     assert_eq!(group.elect(), leader);
     group.pass(100);
     all_have(&mut group, 20);
+}
+
+/// Two disks are gone for good: begun anew they elect the third by an operator's word, and nobody without
+/// it. Empty ones elect one another, and what was acknowledged is lost: they are never to be started.
+#[test]
+fn two_disks_that_are_gone_are_begun_anew_and_elect_the_third_alone() {
+    let begun = |word: bool| {
+        let mut group: Group<Fold> = Group::new(config(3));
+        let leader = group.elect();
+        group.propose(leader, records(0..20)).unwrap();
+        group.pass(50);
+        (1..=3).for_each(|id| group.kill(id));
+        let gone: Vec<u8> = (1..=3).filter(|id| *id != leader).collect();
+        for own in &gone {
+            *disk(&mut group, *own) = SimDisk::new(90 + u64::from(*own));
+            if word {
+                let ends = (leader.into(), 1_000_000);
+                let done = begin_in_doubt(disk(&mut group, *own), 5, ends).expect("empty");
+                assert_eq!(done.doubt, 1_000_000 + TERMS_UNHEARD);
+                let again = begin_in_doubt(disk(&mut group, *own), 5, ends);
+                assert!(again.is_err(), "it has a journal now");
+            }
+            group.start(*own);
+        }
+        group.pass(600);
+        (group, leader)
+    };
+    let (mut group, leader) = begun(true);
+    assert_eq!(group.leader(), None, "they elect nobody else");
+    group.start(leader);
+    assert_eq!(group.elect(), leader);
+    group.pass(200);
+    all_have(&mut group, 20);
+    // Whole again, they go on without it.
+    group.kill(leader);
+    assert_ne!(group.elect(), leader);
+    let (group, leader) = begun(false);
+    assert!(group.leader().is_some_and(|other| other != leader), "as a new group would");
 }
 
 /// The operator's word was wrong: somebody holds more, and comes back. It stops and says so; its records
