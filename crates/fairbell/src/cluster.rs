@@ -14,6 +14,7 @@ use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, settled};
 use host::fleet::messages::Operation;
 use host::{deployment, files};
 
+mod join;
 mod plan;
 mod prices;
 mod upgrade;
@@ -49,6 +50,10 @@ pub enum What {
     Init(InitArgs),
     /// Make a node's certificate and keys, or others with the next generation
     Issue(IssueArgs),
+    /// Give a machine a one-time token that it gets its certificate with
+    Token(join::TokenArgs),
+    /// Get this machine's certificate with a one-time token; its private key stays on it
+    Join(join::JoinArgs),
     /// Say before a machine starts what would hurt it; run it there
     Doctor(DoctorArgs),
     /// How all nodes are
@@ -246,6 +251,8 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
     match &args.what {
         What::Init(args) => init(args),
         What::Issue(args) => issue(args),
+        What::Token(args) => join::token(args),
+        What::Join(args) => join::join(args),
         What::Doctor(args) => doctor(args),
         What::Status(args) => {
             let (text, data) = operate(&args.at, &Operation::Status)?;
@@ -263,9 +270,17 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
         }
         What::Revoke(args) => {
             let file = ClusterFile::read(&args.at.cluster)?;
-            let generation = credentials::generation(&Credentials::folder(&file, &args.node))?;
+            let folder = Credentials::folder(&file, &args.node);
+            let generation = credentials::generation(&folder)?;
             let node = args.node.clone();
-            tell(operate(&args.at, &Operation::Revoke { node, generation: generation.max(1) })?)
+            let revoke = Operation::Revoke { node, generation: generation.max(1) };
+            let (text, data) = operate(&args.at, &revoke)?;
+            // The next certificate that is issued here comes behind what is refused.
+            let revoked = data["revoked"].as_u64().and_then(|upto| u32::try_from(upto).ok());
+            if let Some(upto) = revoked.filter(|upto| *upto > generation && folder.is_dir()) {
+                credentials::keep_generation(&folder, upto)?;
+            }
+            tell((text, data))
         }
         What::Rotate(args) => tell(operate(&args.at, &Operation::Rotate)?),
         What::Upgrade(args) => upgrade::run(args),

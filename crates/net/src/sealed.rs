@@ -89,6 +89,15 @@ impl Sealed {
     pub fn certificate(&self) -> Option<&Certificate> {
         self.certificate.as_ref()
     }
+
+    /// How many certificates the other side has shown: with one alone it was signed by an authority that
+    /// is trusted here itself, and not by one that such an authority has let sign.
+    pub fn certificates_shown(&self) -> usize {
+        match &self.end {
+            End::Server(stream) => stream.conn.peer_certificates().map_or(0, <[_]>::len),
+            End::Client(stream) => stream.conn.peer_certificates().map_or(0, <[_]>::len),
+        }
+    }
 }
 
 impl ServerTls {

@@ -10,10 +10,15 @@
 //! keys/edge-3/edge-3.pem       its certificate, and its private key beside it
 //! keys/edge-3/gate.key         proves at a root's door that one is worth a TLS handshake
 //! keys/root-1/roots.secret     a copy, for roots alone
+//! keys/root-1/issuer.key.pem   signs certificates of machines that join with a token, for roots alone
 //! ```
 //!
 //! A certificate names its node, a generation and the cluster. Issuing again raises the generation;
 //! revoking a node refuses all generations up to its present one.
+//!
+//! A root's issuing key can sign certificates of nodes that are no roots, and of nobody else: its own
+//! certificate excludes the names that roots have (RFC 5280, 4.2.1.10), and who operates or is a root has to
+//! show a certificate that the authority itself has signed.
 
 use std::path::{Path, PathBuf};
 
@@ -21,8 +26,9 @@ use exchange::Secret;
 use net::{ClientTls, Clients, Identity, ServerTls};
 use probe::Key;
 
-use super::file::ClusterFile;
-use crate::authority::{Authority, End, Pair, keep};
+use super::doctor;
+use super::file::{ClusterFile, NodeEntry};
+use crate::authority::{Authority, End, Pair, Request, keep};
 use crate::failure::{Failure, on};
 use crate::files;
 use crate::replica::{certificates, gate};
@@ -33,7 +39,10 @@ pub const KEYS: &str = "keys";
 pub const OPERATOR: &str = "operator";
 const AUTHORITY_KEY: &str = "authority.key.pem";
 const SECRET: &str = "roots.secret";
-const GATE: &str = "gate.key";
+pub(super) const GATE: &str = "gate.key";
+const ISSUER: &str = "issuer.pem";
+const ISSUER_KEY: &str = "issuer.key.pem";
+const GENERATION: &str = "generation";
 /// Days that certificates hold.
 pub const DAYS: u16 = 825;
 
@@ -92,6 +101,16 @@ impl RootSecret {
     /// Never for 32 bytes.
     pub fn gate(&self) -> Result<Key, Failure> {
         Key::new(&self.derive(b"gate", &[])?).map_err(|error| Failure::Run(error.to_string()))
+    }
+}
+
+impl RootSecret {
+    /// The bytes of the key that a number proves itself with at those doors.
+    ///
+    /// # Errors
+    /// Never for 32 bytes.
+    pub fn gate_of(&self, number: u16) -> Result<[u8; 32], Failure> {
+        Ok(self.gate()?.tag(&[gate::LABEL, &number.to_le_bytes()]))
     }
 }
 
@@ -167,25 +186,99 @@ pub fn issue(file: &ClusterFile, name: &str, days: u16) -> Result<PathBuf, Failu
         let path = folder.join(name);
         files::replace(&path, text.as_bytes()).map_err(|error| on(&path, error))
     };
-    let own = subject(file.id, name, generation);
-    // Participants find all edges under one name, the venue's.
-    let mut hosts = vec![own.clone(), file.name.clone()];
-    hosts.extend(node.iter().flat_map(|node| [node.address.clone(), node.name.clone()]));
-    hosts.extend(node.iter().filter_map(|node| node.also.clone()));
+    let (own, hosts) = names(file, name, node, generation);
     let pair = authority.sign_for(&own, &hosts, End::Both, days)?;
     write(&format!("{name}.pem"), &pair.certificate)?;
     write(&format!("{name}.key.pem"), &pair.key)?;
-    let gate: [u8; 32] = secret.gate()?.tag(&[gate::LABEL, &number.to_le_bytes()]);
-    write(GATE, &(crate::tls::hex(&gate) + "\n"))?;
+    write(GATE, &(crate::tls::hex(&secret.gate_of(number)?) + "\n"))?;
     if let Some(id) = file.replica(number) {
         let own = certificates::name(file.id, id);
         let pair = authority.sign_for(&own, std::slice::from_ref(&own), End::Both, days)?;
         write(&format!("replica-{id}.pem"), &pair.certificate)?;
         write(&format!("replica-{id}.key.pem"), &pair.key)?;
         write(SECRET, &(secret.hex() + "\n"))?;
+        let deputy = issuer_name(file.id, name, generation);
+        let pair = authority.deputy(&deputy, &certificates::domain(file.id), days)?;
+        write(ISSUER, &pair.certificate)?;
+        write(ISSUER_KEY, &pair.key)?;
     }
-    write("generation", &format!("{generation}\n"))?;
+    keep_generation(&folder, generation)?;
     Ok(folder)
+}
+
+/// Name of a node in its certificate, and the host names that it is good for: participants find all edges
+/// under one name, the venue's.
+fn names(
+    file: &ClusterFile,
+    name: &str,
+    node: Option<&NodeEntry>,
+    generation: u32,
+) -> (String, Vec<String>) {
+    let own = subject(file.id, name, generation);
+    let mut hosts = vec![own.clone(), file.name.clone()];
+    hosts.extend(node.iter().flat_map(|node| [node.address.clone(), node.name.clone()]));
+    hosts.extend(node.iter().filter_map(|node| node.also.clone()));
+    (own, hosts)
+}
+
+fn issuer_name(cluster: u64, name: &str, generation: u32) -> String {
+    format!("issuer.{name}.{generation}.cluster-{cluster:016x}.fairbell")
+}
+
+/// Says which generation the newest certificate of a node is of.
+///
+/// # Errors
+/// The system's.
+pub fn keep_generation(folder: &Path, generation: u32) -> Result<(), Failure> {
+    let path = folder.join(GENERATION);
+    let text = format!("{generation}\n");
+    files::replace(&path, text.as_bytes()).map_err(|error| on(&path, error))
+}
+
+/// A root's key that signs certificates of machines that join.
+pub struct Issuer {
+    authority: Authority,
+    chain: String,
+    /// As [`net::CertificateFacts`] has it.
+    holds_until: u64,
+}
+
+impl Issuer {
+    /// The one in a root's folder; none in one that was made before there were any.
+    ///
+    /// # Errors
+    /// Files that are none.
+    pub fn read(folder: &Path) -> Result<Option<Issuer>, Failure> {
+        let (certificate, key) = (folder.join(ISSUER), folder.join(ISSUER_KEY));
+        if !certificate.exists() && !key.exists() {
+            return Ok(None);
+        }
+        let pair = Pair { certificate: text(&certificate)?, key: text(&key)? };
+        let facts = net::CertificateFacts::of(pair.certificate.as_bytes());
+        let facts = facts.map_err(|error| on(&certificate, error))?;
+        let (chain, holds_until) = (pair.certificate.clone(), facts.holds_until);
+        Ok(Some(Issuer { authority: Authority::again(&facts.name, pair)?, chain, holds_until }))
+    }
+
+    /// The chain of certificates, PEM, of a node for the key of a request: its own of this generation, and
+    /// the issuer's.
+    ///
+    /// # Errors
+    /// The issuer's certificate is over; a name in the file that is no host name.
+    pub fn sign(
+        &self,
+        file: &ClusterFile,
+        node: &NodeEntry,
+        generation: u32,
+        request: &Request,
+    ) -> Result<String, Failure> {
+        let left = doctor::days_left(self.holds_until).min(DAYS.into());
+        let days = u16::try_from(left).ok().filter(|days| *days > 0);
+        let over = || Failure::Run("this root's issuing certificate is over".to_string());
+        let (own, hosts) = names(file, &node.name, Some(node), generation);
+        let days = days.ok_or_else(over)?;
+        Ok(self.authority.sign_request(request, &own, &hosts, days)? + &self.chain)
+    }
 }
 
 /// The generation of the certificate in a node's folder; 0: none yet.
@@ -193,7 +286,7 @@ pub fn issue(file: &ClusterFile, name: &str, days: u16) -> Result<PathBuf, Failu
 /// # Errors
 /// A file that holds something else.
 pub fn generation(folder: &Path) -> Result<u32, Failure> {
-    let path = folder.join("generation");
+    let path = folder.join(GENERATION);
     match std::fs::read_to_string(&path) {
         Ok(text) => text.trim().parse().map_err(|_| on(&path, "a whole number is needed")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),

@@ -14,7 +14,7 @@ use serde::Serialize;
 use types::Nanos;
 
 use super::addresses::IpVersion;
-use super::credentials::{Credentials, RootSecret, generation, named};
+use super::credentials::{Credentials, Issuer, RootSecret, generation, named};
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port};
 use crate::clock_sources;
 use crate::config::Clocks;
@@ -171,6 +171,17 @@ impl Doctor {
         if file.replica(number).is_some() {
             let secret = RootSecret::read(keys);
             self.judge("roots' secret", secret, |_| "there".to_string());
+            match Issuer::read(keys) {
+                Ok(Some(_)) => self.say("issuing key", Verdict::Good, "there"),
+                Ok(None) => {
+                    let what = format!(
+                        "none: no tokens are given; `fairbell cluster issue {}` makes one",
+                        node.name
+                    );
+                    self.say("issuing key", Verdict::Poor, what);
+                }
+                Err(failure) => self.say("issuing key", Verdict::Bad, failure.to_string()),
+            }
         }
         if let Err(failure) = generation(keys) {
             self.say("generation", Verdict::Bad, failure.to_string());
@@ -323,7 +334,7 @@ fn send_whole(at: SocketAddr) -> std::io::Result<()> {
 }
 
 /// Whole days from now to a second written as `YYYYMMDDHHMMSS`; below zero when it is over.
-fn days_left(until: u64) -> i32 {
+pub(super) fn days_left(until: u64) -> i32 {
     let part = |divisor: u64, most: u64| (until / divisor % most) as i8;
     let date = jiff::civil::Date::new(
         (until / 10_000_000_000) as i16,

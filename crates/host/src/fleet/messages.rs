@@ -131,6 +131,15 @@ pub enum Operation {
     Plan(PlanRequest),
     /// What the last plan came to.
     LastPlan,
+    /// Give a node a one-time token to join with.
+    Token {
+        /// Its name.
+        node: String,
+        /// Of the token's secret ([`super::token::secret_digest`]), 32 hexadecimal digits.
+        digest: String,
+        /// How long it is good.
+        valid_s: u64,
+    },
     /// Have a root lead.
     Lead {
         /// Its name.

@@ -26,7 +26,7 @@ use super::file::{ClusterFile, NodeEntry, NodeRole, Port, venue_digest};
 use super::keys::Own;
 use super::messages::{EdgeHint, FromRoot, Health, Keys};
 use super::plan::agent::Prober;
-use super::server::{Server, Venue};
+use super::server::{Issuing, Server, Venue};
 use super::subscriptions;
 use super::traces::{Sampled, Traces};
 use crate::admin::door::Door;
@@ -319,7 +319,7 @@ impl Machine<'_> {
         };
         let door = self.listen(Port::Control)?;
         let limits = if self.options.first_come { Limits::FIRST_COME } else { Limits::FAIR };
-        let tls = crate::replica::certificates::Credentials::read(&cluster, id)?.door()?;
+        let (tls, issuing) = Issuing::open(&cluster, id, &self.credentials)?;
         let which = (&self.config, &cluster);
         let mut host = Host::with(sockets, which, (id, &dir), clock.clock, Begin::Checkpoint)?;
         host.use_alarms(&self.alarms);
@@ -342,7 +342,7 @@ impl Machine<'_> {
         let steered = (line.clone(), handle.clone());
         let answers = (line, host.status());
         let server = Server::new(venue, secret.clone(), secrets, answers, self.alarms.clone());
-        let server = server.shutting(&host.shut);
+        let server = server.shutting(&host.shut).with_issuing(issuing);
         let traces = Traces::open(self.options, &self.sampled, host.event_loop())?;
         let recovered = host.root().map_or(0, |root| root.engine().nodes().key_epoch());
         let epoch = AtomicU32::new(recovered);

@@ -17,7 +17,7 @@ use exchange::Root;
 use net::{Sealed, ServerTls};
 use overlay::sealed_link::Fleet;
 use replication::ReplicaId;
-use types::{ClOrdId, Command, CommandKind, Input, Nanos, NodeAction, NodeId, Seq, UserRefNum};
+use types::{Command, Input, Nanos, NodeAction, NodeId, Seq};
 
 use super::credentials::{OPERATOR, RootSecret, named};
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port};
@@ -35,10 +35,14 @@ use crate::replica::gate::{self, Entrant, Gate, Limits};
 use crate::replica::line::RootLine;
 use crate::replica::node::StatusHandle;
 
+mod joins;
 mod learners;
 mod operations;
 mod planning;
 mod status;
+
+pub use joins::Issuing;
+use joins::set_node;
 
 /// How often a replica is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -86,6 +90,8 @@ struct Standing {
     /// Who leads, from 1; 0: nobody known.
     leader: u8,
     nodes: Nodes,
+    /// When it was looked at, by the replica's clock.
+    at: Nanos,
     /// By replica: positions of a leader's log that it lacks; `None` for one that is not in the group.
     behind: Vec<Option<u64>>,
     /// By replica: whether it votes; `None` for one that is not in the group.
@@ -175,6 +181,7 @@ pub struct Server {
     observer: Mutex<Observed>,
     learners: Mutex<learners::Learners>,
     planning: planning::Planning,
+    joins: joins::Joins,
 }
 
 /// What machines have seen while this replica leads.
@@ -230,6 +237,7 @@ impl Server {
             observer: Mutex::default(),
             learners: Mutex::default(),
             planning: planning::Planning::default(),
+            joins: joins::Joins::default(),
         }
     }
 
@@ -322,6 +330,7 @@ impl Server {
             let votes = |id| members.get(ReplicaId(id)).map(|member| member.votes);
             let standing = Standing {
                 seen: true,
+                at: now.now,
                 behind: replicas.clone().map(behind).collect(),
                 votes: replicas.map(votes).collect(),
                 term,
@@ -372,10 +381,14 @@ impl Server {
             .flat_map(|places| places.into_iter().map(|at| at.ip()))
             .collect();
         let (key, own) = (self.secret.gate()?, replica.into());
-        let gate = Gate { key, own, known, limits };
+        let refused = Arc::clone(&self.joins.strangers);
+        let gate = Gate { key, own, known, limits, refused };
         let served = gate::serve(&gate, door, stop, |entrant| {
             // A connection that ends, by whatever, is opened again by the other side.
-            let _ = self.converse(&entrant, tls, stop);
+            let _ = match Server::joining(entrant.number) {
+                Some(number) => self.join(&entrant, number, stop),
+                None => self.converse(&entrant, tls, stop),
+            };
         });
         served.map_err(|error| Failure::Run(format!("control connections: {error}")))
     }
@@ -398,6 +411,10 @@ impl Server {
             return self.refuse(&mut sealed, "somebody", "the certificate is of another cluster");
         };
         let number = match &name[..] {
+            OPERATOR if sealed.certificates_shown() > 1 => {
+                let why = "an operator's certificate is signed by the authority itself";
+                return self.refuse(&mut sealed, OPERATOR, why);
+            }
             OPERATOR => 0,
             name => match self.venue.file.node(name) {
                 Ok((number, _)) => number,
@@ -676,18 +693,5 @@ impl Server {
             ),
             false => self.alarms.clear(&key, format!("{name}'s clock is good enough again")),
         }
-    }
-}
-
-/// The command of an action on a node, in the name of whoever asked.
-fn set_node(action: NodeAction, number: u32, operand: u32, asked_by: &str) -> Command {
-    let mut operator = ClOrdId::default();
-    operator.0.iter_mut().zip(asked_by.bytes()).for_each(|(to, byte)| *to = byte);
-    Command {
-        param: action as u8,
-        orig_user_ref: UserRefNum(number),
-        user_ref: UserRefNum(operand),
-        cl_ord_id: operator,
-        ..Command::new(CommandKind::SetNode)
     }
 }

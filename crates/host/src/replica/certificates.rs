@@ -14,7 +14,12 @@ use crate::tls::read;
 
 /// The name of a replica in its certificate.
 pub fn name(group: u64, id: u8) -> String {
-    format!("replica-{id}.group-{group:016x}.fairbell")
+    format!("replica-{id}.{}", domain(group))
+}
+
+/// What the names of all replicas of a group end with.
+pub fn domain(group: u64) -> String {
+    format!("group-{group:016x}.fairbell")
 }
 
 fn text(path: PathBuf) -> Result<String, Failure> {
@@ -60,6 +65,14 @@ impl Credentials {
     /// Certificates that are none.
     pub fn door(&self) -> Result<ServerTls, Failure> {
         ServerTls::new(self.identity(), Clients::Required(self.authority.as_bytes())).map_err(wrong)
+    }
+
+    /// TLS where machines connect that have no certificates yet.
+    ///
+    /// # Errors
+    /// Certificates that are none.
+    pub fn to_anybody(&self) -> Result<ServerTls, Failure> {
+        ServerTls::new(self.identity(), Clients::Any).map_err(wrong)
     }
 
     /// TLS to another replica.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,8 @@ pub struct Gate {
     pub known: Vec<IpAddr>,
     /// How places of strangers are shared out.
     pub limits: Limits,
+    /// Those who have answered, and proved nothing.
+    pub refused: Arc<AtomicU64>,
 }
 
 impl Gate {
@@ -154,6 +156,9 @@ impl Visitor {
         let ends = [*number, gate.own.to_le_bytes()];
         let number = u16::from_le_bytes(*number);
         let known = key_of(&gate.key, number).verify(&signed(&self.nonce, &ends), tag);
+        if !known {
+            gate.refused.fetch_add(1, Ordering::Relaxed);
+        }
         Some(known.then_some(number))
     }
 }

@@ -475,8 +475,8 @@ impl Host {
         let Some(credentials) = self.credentials else {
             return Err(Failure::Run("a replica that has ended does not run".to_string()));
         };
-        let (key, known) = (cluster.key(LINKS)?, cluster.machines());
-        let gate = &Gate { key, own: id.into(), known, limits: self.limits };
+        let (key, known, refused) = (cluster.key(LINKS)?, cluster.machines(), Arc::default());
+        let gate = &Gate { key, own: id.into(), known, limits: self.limits, refused };
         let (tls, group) = (credentials.door()?, cluster.group);
         let own = cluster.place(id).map_or(ANYWHERE.ip(), |own| own.link.ip());
         let ways = posts.into_iter().filter_map(|(to, messages)| {

@@ -9,7 +9,7 @@ use replication::{Refusal, ReplicaId};
 use serde_json::json;
 use types::{NodeAction, NodeId};
 
-use super::{ANSWER, COMMIT, Server, set_node};
+use super::{ANSWER, COMMIT, Server, lock, set_node};
 use crate::fleet::credentials::OPERATOR;
 use crate::fleet::file::Port;
 use crate::fleet::messages::{FromRoot, Operation};
@@ -37,10 +37,21 @@ impl Server {
             Operation::Status => return Ok(self.status()),
             Operation::Replica => return self.replica(),
             Operation::Revoke { node, generation } => {
-                let (at, upto) = (number(node)?, *generation);
+                let at = number(node)?;
+                let shown = lock(&self.generations).get(&(at as u16)).copied().unwrap_or(0);
+                // Whoever has joined with a token may have a later one than the operator's files say.
+                let issued = self.standing().nodes.get(at).issued;
+                let upto = (*generation).max(shown).max(issued);
                 let set = set_node(NodeAction::Revoke, at, upto, OPERATOR);
                 command(set, &|nodes| nodes.get(at).revoked >= upto)?;
-                format!("{node}: certificates up to generation {upto} are refused")
+                let epoch = self.standing().nodes.key_epoch();
+                let data = json!({ "key_epoch": epoch, "revoked": upto });
+                let what = format!("{node}: certificates up to generation {upto} are refused");
+                let text = format!("{what}; keys are of epoch {epoch}");
+                return Ok(FromRoot::Answer { text, data });
+            }
+            Operation::Token { node, digest, valid_s } => {
+                return self.grant(node, digest, *valid_s);
             }
             Operation::Rotate => {
                 let set = set_node(NodeAction::RotateKeys, 0, 0, OPERATOR);

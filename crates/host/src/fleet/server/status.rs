@@ -156,7 +156,11 @@ impl Server {
             ));
             rows.push(json!({
                 "node": node.name, "is": is, "life": known.life(), "revoked": known.revoked,
-                "drained": known.drained, "generation": one.map(|one| one.generation),
+                "drained": known.drained, "issued": known.issued,
+                "token": known.token.map(|token| json!({
+                    "ends_ns": token.ends.0, "used": token.is_used(),
+                })),
+                "generation": one.map(|one| one.generation),
                 "health": one.map(|one| &one.health),
             }));
         }
@@ -179,6 +183,7 @@ impl Server {
             "leader": standing.leader, "term": standing.term, "key_epoch": epoch,
             "tree_epoch": tree_epoch, "replaced": replaced, "nodes": rows,
             "behind": standing.behind, "replicas": replicas,
+            "joins": self.joins.told(),
         });
         FromRoot::Answer { text: lines.join("\n"), data }
     }
