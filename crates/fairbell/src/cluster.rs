@@ -14,9 +14,11 @@ use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, settled};
 use host::fleet::messages::Operation;
 use host::{deployment, files};
 
+mod bundle;
 mod join;
 mod plan;
 mod prices;
+mod recover;
 mod upgrade;
 
 /// How long the roots may take to do something.
@@ -74,6 +76,10 @@ pub enum What {
     Replace(ReplaceArgs),
     /// Measure all machines while the venue trades, show which trees there could be, and have one
     Plan(plan::PlanArgs),
+    /// Collect what engineers on call need, without any key, into one file
+    Bundle(bundle::BundleArgs),
+    /// Say whose log counts, where too few roots are whole to elect anybody
+    Recover(recover::RecoverArgs),
 }
 
 /// Options of `fairbell cluster init`.
@@ -285,6 +291,8 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
         What::Rotate(args) => tell(operate(&args.at, &Operation::Rotate)?),
         What::Upgrade(args) => upgrade::run(args),
         What::Plan(args) => plan::run(args),
+        What::Bundle(args) => bundle::run(args),
+        What::Recover(args) => recover::run(args),
         What::Replace(ReplaceArgs { nodes, by, at }) => {
             let (nodes, by) = (nodes.clone(), by.clone());
             tell(operate(at, &Operation::Replace { nodes, by })?)

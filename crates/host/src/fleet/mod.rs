@@ -5,6 +5,7 @@
 //! [`server`]) and gets its keys there; without a root it goes on with those it has.
 
 pub mod addresses;
+pub mod bundle;
 pub mod client;
 pub mod clock;
 pub mod connection;

@@ -8,5 +8,6 @@ pub mod gate;
 pub mod line;
 mod links;
 pub mod node;
+pub mod recovery;
 pub mod shut;
 mod writer;

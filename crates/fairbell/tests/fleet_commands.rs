@@ -1,0 +1,306 @@
+//! Commands of a fleet as an operator runs them, with processes on loopback: too few roots are whole, a
+//! machine joins, a bundle is made.
+
+mod common;
+
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Running, document, number};
+use serde_json::Value;
+
+const VENUE: &str = "[overlay]\ndepth = 1\nfanout = 1\nreceivers = 1\nhedge = 0\n\n[engine]\n\
+                     open_orders_max = 1000\n\n[memory]\nrepair_mib = 1\n\n[journal]\nsegment_mib = \
+                     2\n\n[day]\nauctions = false\n";
+const PATIENCE: Duration = Duration::from_secs(60);
+const FAIRBELL: &str = env!("CARGO_BIN_EXE_fairbell");
+
+/// A venue of three roots and an edge, in a folder that goes with it.
+struct Fleet(PathBuf);
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn ports(first: u16) -> u16 {
+    let own = first + (std::process::id() % 60) as u16 * 64;
+    let free = |first: &u16| {
+        (*first..first + 64).all(|port| {
+            let at = ("0.0.0.0", port);
+            TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
+        })
+    };
+    (own..own + 1_024).step_by(64).find(free).expect("free ports")
+}
+
+impl Fleet {
+    /// As the documents say: init, addresses, issue.
+    fn new(name: &str, first: u16) -> Fleet {
+        let dir = std::env::temp_dir().join(format!("fairbell-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("a folder");
+        let fleet = Fleet(dir);
+        let account = |number: u8| {
+            format!(
+                "\n[[account]]\nname = \"n{number}\"\nusername = \"TEST0{number}\"\npassword = \"sesame-9\"\n"
+            )
+        };
+        let text = VENUE.to_string() + &(1..=8).map(account).collect::<String>();
+        std::fs::write(fleet.at("my-venue.toml"), text).expect("written");
+        let (out, venue) = (fleet.at("cluster"), fleet.at("my-venue.toml"));
+        let mut init = Command::new(FAIRBELL);
+        init.args(["cluster", "init", "--name", "lab", "--roots", "3"]);
+        let made = init.arg("--venue").arg(&venue).arg("--out").arg(&out).output();
+        let made = made.expect("it runs");
+        assert!(made.status.success(), "{}", said(&made));
+        let text = std::fs::read_to_string(fleet.file()).expect("read");
+        let mut port = ports(first);
+        let mut lines = Vec::new();
+        for line in text.lines() {
+            if line.starts_with("address = ") {
+                lines.push(format!("address = \"127.0.0.1\"\nport = {port}"));
+                port += 16;
+            } else {
+                lines.push(line.to_string());
+            }
+        }
+        std::fs::write(fleet.file(), lines.join("\n") + "\n").expect("written");
+        let issued = fleet.cluster(&["issue", "--all"]);
+        assert!(issued.status.success(), "{}", said(&issued));
+        fleet
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.at("cluster/cluster.toml")
+    }
+
+    /// A command of the cluster.
+    fn cluster(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(FAIRBELL);
+        command.arg("cluster").args(args).arg("--cluster").arg(self.file());
+        command.output().expect("it runs")
+    }
+
+    fn start(&self, name: &str) -> Running {
+        self.start_with(&self.file(), name)
+    }
+
+    fn start_with(&self, file: &Path, name: &str) -> Running {
+        let mut log = std::fs::OpenOptions::new();
+        let log = log.create(true).append(true).open(self.at(&format!("{name}.log")));
+        let log = log.expect("a log");
+        let mut command = Command::new(FAIRBELL);
+        command.args(["node", "--name", name, "--dir"]).arg(self.at(name));
+        command.arg("--cluster").arg(file).stdout(Stdio::null()).stderr(log);
+        Running(command.spawn().expect("it starts"))
+    }
+
+    fn log(&self, name: &str) -> String {
+        std::fs::read_to_string(self.at(&format!("{name}.log"))).unwrap_or_default()
+    }
+
+    fn status(&self) -> Option<Value> {
+        let output = self.cluster(&["status", "--json"]);
+        output.status.success().then(|| document(&output))
+    }
+
+    /// Waits until the status is as it should be.
+    fn wait(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        let since = Instant::now();
+        loop {
+            let status = self.status();
+            if let Some(status) = status.as_ref().filter(|status| is(status)) {
+                return status.clone();
+            }
+            let logs = ["root-1", "root-2", "root-3", "edge-1"].map(|name| self.log(name));
+            assert!(since.elapsed() < PATIENCE, "not {what}: {status:?}\n{}", logs.join("\n"));
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn recover(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(FAIRBELL);
+        command.args(["cluster", "recover", "--cluster"]).arg(self.file());
+        command.current_dir(&self.0).args(args).output().expect("it runs")
+    }
+
+    /// What a refused order says; nothing was changed by it.
+    fn refused(&self, args: &[&str], code: i32) -> String {
+        let output = self.recover(args);
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        said(&output)
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
+}
+
+fn is_up(status: &Value, name: &str) -> bool {
+    let rows = status["nodes"].as_array().expect("rows");
+    rows.iter().any(|row| row["node"] == name && row["is"] == "up")
+}
+
+fn has_all(status: &Value) -> bool {
+    let behind = status["behind"].as_array().expect("a list");
+    behind.iter().all(|lacks| lacks.as_u64().is_some_and(|lacks| lacks == 0))
+}
+
+/// Changes a byte in the middle of what was written of a root's log.
+fn damage(dir: &Path) {
+    let logs = std::fs::read_dir(dir).expect("a folder").flatten().map(|one| one.path());
+    let mut logs: Vec<PathBuf> = logs
+        .filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log-"))
+        })
+        .collect();
+    logs.sort();
+    let mut bytes = std::fs::read(&logs[0]).expect("read");
+    let used = bytes.iter().rposition(|byte| *byte != 0).expect("something");
+    bytes[used / 2 / 4_096 * 4_096 + 20] ^= 0x40;
+    std::fs::write(&logs[0], &bytes).expect("written");
+}
+
+#[test]
+fn two_of_three_disks_are_lost_and_the_third_ones_log_counts_by_an_operators_word() {
+    let fleet = Fleet::new("recover", 23_000);
+    let roots = ["root-1", "root-2", "root-3"];
+    let mut running: Vec<Running> = roots.iter().map(|name| fleet.start(name)).collect();
+    fleet.wait("up", |status| roots.iter().all(|name| is_up(status, name)));
+    for _ in 0..3 {
+        assert!(fleet.cluster(&["rotate"]).status.success());
+    }
+    let before = fleet.wait("whole", |status| has_all(status) && status["key_epoch"] == 3);
+    let term = number(&before, "term");
+
+    // Two machines are lost: one's disk is gone, the other's log is damaged.
+    drop(running.drain(..2).collect::<Vec<_>>());
+    std::fs::remove_dir_all(fleet.at("root-1")).expect("gone");
+    damage(&fleet.at("root-2/journal"));
+    assert!(fleet.status().is_none(), "one of three leads nobody");
+
+    // Orders that are wrong are refused, and change nothing.
+    let whole = ["--name", "root-3", "--dir", "root-3", "--from", "root-3", "--accept-loss"];
+    let why = fleet.refused(&whole, 1);
+    assert!(why.contains("root-3"), "it runs: {why}");
+    drop(running.pop());
+    let why = fleet.refused(&whole, 1);
+    assert!(why.contains("is whole, and in no doubt"), "{why}");
+    let why = fleet.refused(&["--name", "root-1", "--dir", "root-1", "--from", "root-3"], 1);
+    assert!(why.contains("no such folder"), "{why}");
+    let gone = ["--name", "root-1", "--dir", "root-1", "--from", "root-3", "--disk-gone"];
+    let why = fleet.refused(&gone, 1);
+    assert!(why.contains("--accept-loss does it") && why.contains("its disk is gone"), "{why}");
+    let second = ["--name", "root-2", "--dir", "root-2", "--from", "root-3"];
+    let why = fleet.refused(&[&second[..], &["--disk-gone", "--accept-loss"]].concat(), 1);
+    assert!(why.contains("holds a journal"), "{why}");
+    let why = fleet.refused(&[&second[..], &["--compare", "root-3"]].concat(), 1);
+    assert!(why.contains("its log is damaged") && why.contains("root-3 has it up to"), "{why}");
+    let why = fleet.refused(&["--name", "edge-1", "--dir", "x", "--from", "root-3"], 2);
+    assert!(why.contains("edge-1 is no root"), "{why}");
+    let why = fleet.refused(&["--name", "root-1", "--dir", "x", "--from", "root-9"], 2);
+    assert!(why.contains("no node root-9"), "{why}");
+
+    // The right ones; the two that are in doubt elect nobody by themselves.
+    let done = fleet.recover(&[&gone[..], &["--accept-loss", "--json"]].concat());
+    assert_eq!(document(&done)["from"], 3);
+    let done = fleet.recover(&[&second[..], &["--accept-loss"]].concat());
+    assert!(done.status.success() && said(&done).contains("elects root-3 and nobody else"));
+    let mut running: Vec<Running> = roots[..2].iter().map(|name| fleet.start(name)).collect();
+    for _ in 0..2 {
+        assert!(fleet.status().is_none(), "they elect nobody but root-3");
+    }
+    running.push(fleet.start("root-3"));
+    let after =
+        fleet.wait("up", |status| roots.iter().all(|name| is_up(status, name)) && has_all(status));
+    assert_eq!((after["key_epoch"].as_u64(), after["leader"].as_u64()), (Some(3), Some(3)));
+    assert!(after["term"].as_u64().is_some_and(|now| now > term + 65_536), "{after}");
+
+    // They have the log again: without root-3 they go on.
+    drop(running.pop());
+    let without = fleet.wait("led", |status| is_up(status, "root-1") && is_up(status, "root-2"));
+    assert_eq!(without["key_epoch"], 3);
+    assert!(fleet.cluster(&["rotate"]).status.success());
+}
+
+#[test]
+fn an_empty_machine_joins_by_a_token_and_a_bundle_has_no_key_in_it() {
+    let fleet = Fleet::new("join", 27_800);
+    let mut running: Vec<Running> =
+        ["root-1", "root-2", "root-3"].iter().map(|name| fleet.start(name)).collect();
+    fleet.wait("led", |status| is_up(status, "root-1"));
+    let none = fleet.cluster(&["token", "root-2"]);
+    assert!(!none.status.success() && said(&none).contains("cluster issue"), "{}", said(&none));
+    let token = fleet.cluster(&["token", "edge-1", "--valid", "10m"]);
+    assert!(token.status.success(), "{}", said(&token));
+    std::fs::write(fleet.at("edge-1.token"), &token.stdout).expect("written");
+    let machine = fleet.at("machine");
+    std::fs::create_dir_all(&machine).expect("a folder");
+    let file = machine.join("cluster.toml");
+    std::fs::copy(fleet.file(), &file).expect("copied");
+    let join = || {
+        let mut command = Command::new(FAIRBELL);
+        command.args(["cluster", "join", "--name", "edge-1", "--token-file", "edge-1.token"]);
+        command.current_dir(&fleet.0).arg("--cluster").arg(&file).output().expect("it runs")
+    };
+    let joined = join();
+    assert!(joined.status.success(), "{}", said(&joined));
+    let again = join();
+    assert_eq!(again.status.code(), Some(1), "{}", said(&again));
+    assert!(said(&again).contains("--replace"), "{}", said(&again));
+    std::fs::remove_dir_all(machine.join("keys")).expect("removed");
+    let again = join();
+    assert_eq!(again.status.code(), Some(4), "{}", said(&again));
+    assert!(said(&again).contains("used already"), "{}", said(&again));
+    let token = fleet.cluster(&["token", "edge-1"]);
+    std::fs::write(fleet.at("edge-1.token"), &token.stdout).expect("written");
+    assert!(join().status.success());
+    running.push(fleet.start_with(&file, "edge-1"));
+    fleet.wait("joined", |status| is_up(status, "edge-1"));
+
+    let bundle = |more: &[&str]| {
+        let mut command = Command::new(FAIRBELL);
+        command.args(["cluster", "bundle", "--json", "--name", "root-1", "--dir", "root-1"]);
+        command.args(["--log", "root-1.log", "--out", "bundle.tar.gz"]).args(more);
+        command.current_dir(&fleet.0).arg("--cluster").arg(fleet.file());
+        document(&command.output().expect("it runs"))
+    };
+    let names = |of: &Value, key: &str| -> Vec<String> {
+        let list = of[key].as_array().expect("a list").iter();
+        list.map(|one| one["name"].as_str().expect("text").to_string()).collect()
+    };
+    let told = bundle(&[]);
+    for name in ["cluster.toml", "status.json", "journal.json", "doctor.json", "logs/root-1.log"] {
+        assert!(names(&told, "inside").contains(&name.to_string()), "{name}: {told}");
+    }
+    assert_eq!(names(&told, "missing"), [""; 0]);
+    let unpacked = fleet.at("unpacked");
+    std::fs::create_dir_all(&unpacked).expect("a folder");
+    let mut tar = Command::new("tar");
+    tar.arg("xzf").arg(fleet.at("bundle.tar.gz")).arg("-C").arg(&unpacked);
+    assert!(tar.status().expect("tar runs").success());
+    let journal = std::fs::read_to_string(unpacked.join("journal.json")).expect("there");
+    let journal: Value = serde_json::from_str(&journal).expect("JSON");
+    assert_eq!(journal["whole"], true);
+    let secret = std::fs::read_to_string(fleet.at("cluster/keys/roots.secret")).expect("read");
+    for one in std::fs::read_dir(&unpacked).expect("files").flatten() {
+        let text = std::fs::read(one.path()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let name = one.path();
+        assert!(!text.contains(secret.trim()), "{}", name.display());
+        assert!(!text.contains("PRIVATE KEY"), "{}", name.display());
+        assert!(!text.contains("sesame-9"), "{}", name.display());
+    }
+
+    running.clear();
+    let told = bundle(&["--patience", "300ms"]);
+    assert_eq!(names(&told, "missing"), ["status.json"], "the group is away: {told}");
+}
