@@ -22,7 +22,7 @@ pub use orders::{
     egress, ingress, order_ack, order_facts, pacing, payload, release_policy, resend_budget,
     round_trip, sequencer, uplink, upstream_queue,
 };
-pub use private::{receiver as private_receiver, sender as private_sender};
+pub use private::{merge as private_merge, receiver as private_receiver, sender as private_sender};
 #[cfg(feature = "aead")]
 pub use seal::aes_gcm;
 pub use seal::{epochs, key_ring, lives, sealed_link, sealed_pair, tap};
