@@ -121,6 +121,11 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "seeds run side by side, each group within one thread",
     ),
     (
+        "lab/sim/src/shards/seeds.rs",
+        "std::thread",
+        "seeds run side by side, each venue within one thread",
+    ),
+    (
         "lab/sim/src/cloud/seeds.rs",
         "std::thread",
         "seeds run side by side, each cloud within one thread",
