@@ -9,10 +9,11 @@ use std::fmt::Write;
 
 use crate::bits::PresenceMap;
 use crate::error::{Code, FastError, TemplateError};
-use crate::program::Op;
+use crate::program::{Op, Quick};
 
-pub use crate::decode::{Run, Sink};
+pub use crate::decode::Run;
 pub use crate::program::{Initial, Scalar, Templates};
+pub use crate::sink::Sink;
 pub use crate::template::Operator;
 pub use crate::value::{Decimal, Type};
 
@@ -45,7 +46,19 @@ impl Program for AtRunTime {
         block: usize,
         map: &mut PresenceMap<'_>,
     ) -> Result<(), FastError> {
-        for op in &run.templates().blocks[block] {
+        let templates = run.templates();
+        for (op, quick) in templates.blocks[block].iter().zip(&templates.quick[block]) {
+            match (quick, op) {
+                (&Quick::PlainU32 { field, slot, increments }, Op::Scalar(scalar)) => {
+                    run.plain_u32((scalar, increments), (field, slot), map)?;
+                    continue;
+                }
+                (Quick::OptionalConstant, Op::Scalar(scalar)) => {
+                    run.constant_field(scalar, map);
+                    continue;
+                }
+                _ => {}
+            }
             match op {
                 Op::Scalar(scalar) => run.field(scalar, map)?,
                 Op::Parts { exponent, mantissa } => run.decimal_parts(exponent, mantissa, map)?,

@@ -13,58 +13,9 @@ use crate::built::{AtRunTime, Built, Program};
 use crate::dictionary::{self, Entry, State, increment, initial_decimal, initial_text, number};
 use crate::error::{Code, ErrorCounts, FastError, TemplateError};
 use crate::program::{Initial, Scalar, Templates};
+use crate::sink::{Limits, Sink};
 use crate::template::Operator;
 use crate::value::{Decimal, Type, Value};
-
-/// Where decoded fields go. `field` is an index of [`Templates::fields`].
-pub trait Sink {
-    /// A message, or the part of one that a dynamic reference leads to, begins.
-    fn begin(&mut self, template: u32) {
-        let _ = template;
-    }
-    /// It ends.
-    fn end(&mut self) {}
-    /// A value.
-    fn field(&mut self, field: u32, value: Value<'_>);
-    /// An optional field, group or sequence is not there.
-    fn absent(&mut self, field: u32) {
-        let _ = field;
-    }
-    /// A group begins.
-    fn begin_group(&mut self, field: u32) {
-        let _ = field;
-    }
-    /// It ends.
-    fn end_group(&mut self) {}
-    /// A sequence begins.
-    fn begin_sequence(&mut self, field: u32, length: u32) {
-        let _ = (field, length);
-    }
-    /// The next element of it begins.
-    fn element(&mut self) {}
-    /// The sequence ends.
-    fn end_sequence(&mut self) {}
-}
-
-/// What no message may exceed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Elements of all sequences of a message.
-    pub elements: u32,
-    /// Steps of a message inside sequences: elements times what is in one, so that a few bytes and a
-    /// template with many fields that take none cannot ask for hours of work.
-    pub steps: u32,
-    /// Bytes of a string that deltas and tails make longer.
-    pub text: usize,
-    /// Dynamic references inside each other.
-    pub depth: u32,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { elements: 1 << 16, steps: 1 << 22, text: 1 << 16, depth: 16 }
-    }
-}
 
 /// A decoder with its dictionaries, for templates read at run time, or for those that `P` was built of.
 #[derive(Debug)]
@@ -437,17 +388,7 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
                     }
                     return Ok(value);
                 }
-                let entry = &mut self.entries[op.slot];
-                if entry.state(op.ty)? == State::Assigned {
-                    if op.operator == Operator::Increment {
-                        entry.bits = increment(op.ty, entry.bits);
-                    }
-                    return Ok(Some(entry.bits));
-                }
-                if !takes_initial(entry, op)? {
-                    return Ok(None);
-                }
-                Ok(op.bits.inspect(|&bits| entry.assign(op.ty, bits)))
+                self.previous(op)
             }
             Operator::None => self.reader.integer(op.ty, op.optional),
             Operator::Constant => Ok(if !op.optional || map.take() { op.bits } else { None }),
@@ -472,6 +413,57 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
             // The compiler of templates lets it through for texts only.
             Operator::Tail => Err(Code::S2),
         }
+    }
+
+    /// What a copied or incremented integer is when it is not in the stream.
+    #[inline(always)]
+    fn previous(&mut self, op: &Scalar) -> Result<Option<u64>, Code> {
+        let entry = &mut self.entries[op.slot];
+        if entry.state(op.ty)? == State::Assigned {
+            if op.operator == Operator::Increment {
+                entry.bits = increment(op.ty, entry.bits);
+            }
+            return Ok(Some(entry.bits));
+        }
+        if !takes_initial(entry, op)? {
+            return Ok(None);
+        }
+        Ok(op.bits.inspect(|&bits| entry.assign(op.ty, bits)))
+    }
+
+    /// The same where it is rare, to the sink.
+    #[cold]
+    fn rare(&mut self, op: &Scalar) -> Result<(), FastError> {
+        match self.previous(op).map_err(at(op.field))? {
+            Some(bits) => self.tell(op, bits),
+            None => self.sink.absent(op.field),
+        }
+        Ok(())
+    }
+
+    /// A mandatory uInt32, copied or incremented: what most fields of most streams are.
+    #[inline(always)]
+    pub(crate) fn plain_u32(
+        &mut self,
+        (op, increments): (&Scalar, bool),
+        (field, slot): (u32, u32),
+        map: &mut PresenceMap<'_>,
+    ) -> Result<(), FastError> {
+        let entry = &mut self.entries[slot as usize];
+        let bits = if map.take() {
+            let bits = self.reader.integer(Type::U32, false).map_err(at(field))?.unwrap_or(0);
+            entry.assign(Type::U32, bits);
+            bits
+        } else if matches!(entry.state(Type::U32), Ok(State::Assigned)) {
+            if increments {
+                entry.bits = increment(Type::U32, entry.bits);
+            }
+            entry.bits
+        } else {
+            return self.rare(op);
+        };
+        self.sink.field(field, Value::U32(bits as u32));
+        Ok(())
     }
 
     /// A decimal as such in the stream.

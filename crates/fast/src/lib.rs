@@ -23,15 +23,17 @@ pub mod layout;
 pub mod opra;
 mod program;
 mod record;
+mod sink;
 pub mod slots;
 pub mod template;
 mod value;
 pub mod xml;
 
 pub use bits::{PresenceMap, Reader};
-pub use decode::{Decoder, Limits, Sink};
+pub use decode::Decoder;
 pub use encode::Encoder;
 pub use error::{Code, ErrorCounts, FastError, TemplateError};
 pub use program::{FieldInfo, Kind, TemplateInfo, Templates};
 pub use record::{Item, Record, Recorder};
+pub use sink::{Limits, Sink};
 pub use value::{Decimal, Owned, Type, Value};

@@ -157,6 +157,35 @@ impl Op {
     }
 }
 
+/// A step in few bytes, for the run through a block: most steps are of few kinds, and what else there is
+/// to know of them is looked at only where it is needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Quick {
+    /// A mandatory uInt32: its field, its slot, and whether it is incremented, or copied.
+    PlainU32 { field: u32, slot: u32, increments: bool },
+    /// An optional constant of an integer type.
+    OptionalConstant,
+    /// Anything else.
+    Other,
+}
+
+impl Quick {
+    fn of(op: &Op) -> Quick {
+        let Op::Scalar(scalar) = op else { return Quick::Other };
+        let Scalar { field, ty, operator, optional, slot, .. } = scalar;
+        match (operator, ty, optional) {
+            (Operator::Copy | Operator::Increment, Type::U32, false) => Quick::PlainU32 {
+                field: *field,
+                // There are no more of them than steps.
+                slot: *slot as u32,
+                increments: *operator == Operator::Increment,
+            },
+            (Operator::Constant, _, true) if ty.is_integer() => Quick::OptionalConstant,
+            _ => Quick::Other,
+        }
+    }
+}
+
 /// Compiled templates, shared by decoders and encoders.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Templates {
@@ -167,6 +196,8 @@ pub struct Templates {
     /// All names of fields, each once.
     pub names: Vec<Name>,
     pub(crate) blocks: Vec<Vec<Op>>,
+    /// The steps of each block again, in few bytes.
+    pub(crate) quick: Vec<Vec<Quick>>,
     /// Steps of each block, those of groups in it included: what one pass through it takes at most,
     /// sequences and dynamic references in it counted once.
     pub(crate) costs: Vec<u32>,
@@ -231,6 +262,7 @@ impl Templates {
             templates: infos,
             fields: compiler.fields,
             names: compiler.names,
+            quick: compiler.blocks.iter().map(|ops| ops.iter().map(Quick::of).collect()).collect(),
             blocks: compiler.blocks,
             costs: compiler.costs,
             slots: compiler.slots.len(),

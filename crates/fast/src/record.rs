@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use crate::decode::Sink;
 use crate::program::Templates;
+use crate::sink::Sink;
 use crate::value::{Owned, Value};
 
 /// What a field holds.
