@@ -101,7 +101,7 @@ fn ask(on: &str) -> (Arc<Seen>, [usize; 2]) {
     let over = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = loops
         .into_iter()
-        .map(|mut of| {
+        .map(|of| {
             let over = Arc::clone(&over);
             std::thread::spawn(move || {
                 of.run(&over, Duration::from_millis(20), |_, _| ()).map(drop)

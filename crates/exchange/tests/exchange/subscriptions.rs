@@ -199,7 +199,7 @@ fn the_ring_has_every_packet_once_however_many_read_it_and_stays_when_they_leave
         groups: vec![],
         per_account: 100,
         from: GROUP,
-        from_for_groups: GROUP,
+        from_for_groups: vec![GROUP],
         repair: vec![],
         snapshots: vec![],
         ring: Some(ring.clone()),
