@@ -358,6 +358,11 @@ impl Credentials {
         let clients = authorities.map_or(Clients::Any, Clients::Required);
         ServerTls::new(self.identity(), clients).map_err(wrong)
     }
+
+    /// The certificate of the cluster's authority, PEM.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
 }
 
 fn wrong(error: net::TlsError) -> Failure {
