@@ -172,6 +172,28 @@ pub struct Play<'a> {
 
 /// Plays messages through a tree with these VMs by place: the OML of each by slice, or [`LOST`].
 pub fn play(routes: &Routes, vms: &[usize], probes: &Probes, play: &Play<'_>) -> Vec<Vec<i64>> {
+    let last = |leaves: &[i64]| leaves.iter().max().copied().unwrap_or(LOST);
+    played(routes, vms, probes, play, last)
+}
+
+/// The same messages' times to the first leaf: what a straggler on some of the ways changes little.
+pub fn play_to_first(
+    routes: &Routes,
+    vms: &[usize],
+    probes: &Probes,
+    play: &Play<'_>,
+) -> Vec<Vec<i64>> {
+    let first = |leaves: &[i64]| leaves.iter().min().copied().unwrap_or(LOST);
+    played(routes, vms, probes, play, first)
+}
+
+fn played(
+    routes: &Routes,
+    vms: &[usize],
+    probes: &Probes,
+    play: &Play<'_>,
+    of: impl Fn(&[i64]) -> i64,
+) -> Vec<Vec<i64>> {
     let mut at = vec![LOST; routes.leaves.end];
     let one = |slice: usize, number: usize, at: &mut [i64]| {
         let kind = (slice * play.messages + number) % routes.messages.len().max(1);
@@ -198,7 +220,7 @@ pub fn play(routes: &Routes, vms: &[usize], probes: &Probes, play: &Play<'_>) ->
                 *place = (*place).min(arrives);
             }
         }
-        at.get(routes.leaves.clone()).and_then(|of| of.iter().max().copied()).unwrap_or(LOST)
+        at.get(routes.leaves.clone()).map_or(LOST, &of)
     };
     let slice = |slice: &usize| -> Vec<i64> {
         (0..play.messages).map(|number| one(*slice, number, &mut at)).collect()
@@ -340,6 +362,8 @@ pub(crate) mod tests {
         let plain = play(&routes(&[2, 4], 0), &all, &probes, &how);
         // To proxy 2 second: 1 + 100, to its second child 1 + 100.
         assert!(plain.iter().flatten().all(|oml| *oml == 202), "{plain:?}");
+        let first = play_to_first(&routes(&[2, 4], 0), &all, &probes, &how);
+        assert!(first.iter().flatten().all(|ns| *ns == 20), "{first:?}");
         let hedged = play(&routes(&[2, 4], 1), &all, &probes, &how);
         // The other one sends to its own two first, then to the slow one's: the fourth waits for three.
         assert!(hedged.iter().flatten().all(|oml| *oml == 23), "{hedged:?}");

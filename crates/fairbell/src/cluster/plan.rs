@@ -326,7 +326,7 @@ mod tests {
             applied: Some(AppliedLine {
                 strategy: "REVISE".to_string(),
                 epoch: 2,
-                before: Some(Measured { messages: 99, p50_ns: 121_000, p99_ns: 0 }),
+                before: Some(Measured { messages: 99, p50_ns: 121_000, p99_ns: 0, first_ns: 0 }),
                 ..AppliedLine::default()
             }),
             ..PlanReport::default()

@@ -68,6 +68,8 @@ pub struct Fairness {
     pub messages: u64,
     /// Those that some did not.
     pub incomplete: u64,
+    /// From publication to the first arrival.
+    pub first_arrival_ns: Spread,
     /// From publication to the last arrival.
     pub oml_arrival_ns: Spread,
     /// From publication to the last release.
@@ -113,6 +115,7 @@ struct Seen {
 #[derive(Clone, Debug)]
 struct Outcome {
     sent: u64,
+    first_arrival: u64,
     last_arrival: u64,
     released: BTreeMap<u16, u64>,
 }
@@ -174,9 +177,10 @@ impl Observer {
             let Some(sent) = seen.sent else { return !over };
             let all = |of: &BTreeMap<u16, u64>| expected.iter().all(|node| of.contains_key(node));
             if all(&seen.released) && all(&seen.arrived) && !expected.is_empty() {
+                let first_arrival = seen.arrived.values().min().copied().unwrap_or(sent);
                 let last_arrival = seen.arrived.values().max().copied().unwrap_or(sent);
                 let released = std::mem::take(&mut seen.released);
-                outcomes.push_back(Outcome { sent, last_arrival, released });
+                outcomes.push_back(Outcome { sent, first_arrival, last_arrival, released });
                 return false;
             }
             if over && !expected.is_empty() {
@@ -248,6 +252,9 @@ impl Observer {
         Fairness {
             messages: dws.len() as u64,
             incomplete: self.incomplete.len() as u64,
+            first_arrival_ns: Spread::of(
+                all().map(|of| of.first_arrival.saturating_sub(of.sent)).collect(),
+            ),
             oml_arrival_ns: Spread::of(
                 all().map(|of| of.last_arrival.saturating_sub(of.sent)).collect(),
             ),
@@ -326,6 +333,7 @@ mod tests {
         let seen = settled(&mut observer, 1_000, &[7, 8]);
         assert_eq!((seen.messages, seen.incomplete, seen.p_fair), (4, 0, (0.25, 0.75)));
         assert_eq!((seen.dws_ns, seen.oml_arrival_ns.p50), (Spread { p50: 90, p99: 130 }, 50));
+        assert_eq!(seen.first_arrival_ns, Spread { p50: 50, p99: 50 });
         assert_eq!(seen.oml_release_ns, Spread { p50: 590, p99: 630 });
         assert_eq!(seen.behind_first[&7], Spread { p50: 0, p99: 0 });
         assert_eq!(seen.behind_first[&8], Spread { p50: 90, p99: 130 });

@@ -127,7 +127,9 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     }
     let own = std::env::current_exe().map_err(io)?;
     let plan = Plan {
-        venue: venue(&shape, "huygens", true),
+        // On busy cores a straggler may be silent for a second, and then no plan is needed to replace it.
+        venue: venue(&shape, "huygens", true)
+            .replace("replace_after_ms = 1000", "replace_after_ms = 0"),
         roots: args.roots as usize,
         offset_us: 10_000,
         drift_ppb: 50_000,
@@ -286,7 +288,8 @@ mod tests {
 
     fn plan(proxies: &[&str], p50s: [u64; 3]) -> PlanReport {
         let [before, predicted, after] = p50s;
-        let measured = |p50_ns| Some(Measured { messages: 99, p50_ns, p99_ns: p50_ns });
+        let measured =
+            |p50_ns| Some(Measured { messages: 99, p50_ns, p99_ns: p50_ns, first_ns: p50_ns });
         let of = predicted as f64;
         let applied = AppliedLine {
             strategy: "REVISE".to_string(),

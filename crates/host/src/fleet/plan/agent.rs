@@ -30,6 +30,9 @@ const TOLD_MAX: usize = 16;
 const LENGTH_MAX_MS: u64 = 600_000;
 /// Between two looks at what there is to tell.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Nice value of the agent's thread, as of the clock's: a probe that waits for a core is taken for a slow
+/// way.
+const NICE: i32 = -15;
 /// Where the number of the sender stands in a probe.
 const SENDER: std::ops::Range<usize> = 12..14;
 
@@ -256,6 +259,9 @@ impl Prober {
         let told = &self.told;
         std::thread::scope(|scope| {
             scope.spawn(move || {
+                let own = rustix::thread::gettid();
+                // Where it may not, it does without.
+                let _ = rustix::process::setpriority_process(Some(own), NICE);
                 // Its end is that of the machine's other threads; a machine goes on without probes.
                 let _ = of.run(stop, LOOK_EVERY, |_, _| ());
             });

@@ -6,7 +6,7 @@ use overlay::shape::{CHILD_NS, HOP_NS, Shape};
 use overlay::topology::{ROOT, Topology, Tree};
 use planner::noise::{Rule, chosen_by, judge, judged_by};
 use planner::propose::{Problem, Proposal};
-use planner::routes::{Hop, Play, Probes, Routes, play, predict};
+use planner::routes::{Hop, Play, Probes, Routes, play, play_to_first, predict};
 use types::NodeId;
 
 use super::measuring::Measuring;
@@ -177,7 +177,10 @@ impl Wanted<'_> {
             None => (1..=stands.len()).collect(),
             Some(node) => {
                 let place = stands.iter().position(|of| *of == node);
-                ways.subtree(place.ok_or("the subtree's proxy has no place in the tree")? + 1)
+                ways.subtree(
+                    place.ok_or("the proxy of the subtree has no place in the tree at present")?
+                        + 1,
+                )
             }
         };
         let leaves: Vec<usize> = (1 + self.pool.proxies.len()..probes.vms()).collect();
@@ -201,8 +204,14 @@ impl Wanted<'_> {
         let of_present = played(&present);
         let by_probes = predict(&of_present, self.seed);
         let usable = by_probes.incomplete < 0.5;
+        // What is late because of a straggler is repaired sooner than it comes: then the way to the first
+        // edge, which a straggler changes little, says what nodes take.
+        let to_first =
+            predict(&play_to_first(&ways, &problem.vms(&present), &probes, &how), self.seed);
         let node_ns = self.measured.filter(|_| usable).map_or(0.0, |measured| {
-            (measured.p50_ns as f64 - by_probes.p50_ns) / ways.depth() as f64
+            let last = measured.p50_ns as f64 - by_probes.p50_ns;
+            let first = measured.first_ns as f64 - to_first.p50_ns;
+            (if last >= 0.0 { last } else { first.max(0.0) }) / ways.depth() as f64
         });
         let shape = |routes: &Routes, fanout: usize| (routes.depth(), fanout);
         let predicted = |played: &[Vec<i64>], depth: usize| {
@@ -394,8 +403,12 @@ mod tests {
     fn grown(slow: u16, subtree: Option<u16>, measured_p50: Option<u64>) -> Forest {
         let (tree, pool, delays) = measured(slow, 1);
         let settings = PlanSettings::default();
-        let measured =
-            measured_p50.map(|p50_ns| Measured { messages: 100, p50_ns, p99_ns: 2 * p50_ns });
+        let measured = measured_p50.map(|p50_ns| Measured {
+            messages: 100,
+            p50_ns,
+            p99_ns: 2 * p50_ns,
+            first_ns: 150_000,
+        });
         let wanted = Wanted {
             tree: &tree,
             pool: &pool,
@@ -447,6 +460,15 @@ mod tests {
         assert!(all.is_sorted(), "{all:?}");
         let flat = of("RULE-1x10");
         assert!(flat.nodes.is_empty() && !flat.line.obstacle.is_empty());
+    }
+
+    #[test]
+    fn where_repairs_are_quicker_than_the_tree_the_way_to_the_first_edge_calibrates() {
+        // By probes 100 us and some to the first edge, 500 to the last, of which 300 are measured.
+        let forest = grown(3, None, Some(300_000));
+        assert!((1_000.0..25_000.0).contains(&forest.node_ns), "{}", forest.node_ns);
+        let all = forest.trees.iter().map(|tree| tree.line.predicted.p50_ns);
+        assert!(all.into_iter().all(|ns| ns > 0.0), "{:?}", forest.trees);
     }
 
     #[test]

@@ -228,6 +228,9 @@ pub struct Measured {
     pub p50_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,
+    /// Median of the time to the first arrival.
+    #[serde(default)]
+    pub first_ns: u64,
 }
 
 /// A comparison of the best tree with the present one.
@@ -301,7 +304,8 @@ pub struct PlanReport {
     /// Trees, the one that is predicted to be quickest first.
     pub trees: Vec<TreeLine>,
     /// What nodes take for a hop beyond what probes do, ns: measured with the present tree less what its
-    /// probes say. 0 where nothing was measured.
+    /// probes say, or, where repairs are quicker than the tree, the same to the first arrival. 0 where nothing
+    /// was measured.
     pub node_ns: f64,
     /// The best tree that can be the next epoch, beside the present one.
     pub verdict: VerdictLine,

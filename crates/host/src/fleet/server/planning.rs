@@ -104,6 +104,7 @@ impl Server {
             messages: fairness.messages,
             p50_ns: fairness.oml_arrival_ns.p50,
             p99_ns: fairness.oml_arrival_ns.p99,
+            first_ns: fairness.first_arrival_ns.p50,
         });
         let edge_bound = pool.edges.iter().map(|(_, machine)| delays.bound_ns(*machine)).max();
         let wanted = Wanted {
@@ -163,6 +164,7 @@ impl Server {
                 messages: fairness.messages,
                 p50_ns: fairness.oml_arrival_ns.p50,
                 p99_ns: fairness.oml_arrival_ns.p99,
+                first_ns: fairness.first_arrival_ns.p50,
             });
             self.alarms.note("plan", summary(report));
         }
@@ -347,7 +349,7 @@ impl Server {
         };
         PlanReport {
             at_ns: crate::alarms::now_ns(),
-            epoch: self.standing().nodes.tree().changes + 1,
+            epoch: wanted.tree.epoch,
             seed: wanted.seed,
             probes: delays.sent(),
             root: self.named(pool.root),
@@ -391,17 +393,17 @@ impl Server {
         }
         let (to, from) = sync_channel(1);
         let asked = self.root.call(move |root, now, out| {
+            let before = root.engine().nodes().tree().changes;
             let steps = root.arrange_proxies(now, &nodes, out);
-            let changes = root.engine().nodes().tree().changes;
-            let _ = to.try_send(steps.map(|steps| (steps, changes)));
+            let _ = to.try_send(steps.map(|steps| (steps, before)));
         });
         let told = asked.ok().and_then(|()| from.recv_timeout(ANSWER).ok());
         let told = told.ok_or(("the root does not answer".to_string(), true))?;
-        let (steps, known) = told.map_err(|why| (format!("{name}: {why}"), false))?;
+        let (steps, changes) = told.map_err(|why| (format!("{name}: {why}"), false))?;
         let until = Instant::now() + COMMIT;
         // The steps are in the log at once, and count when they are committed.
-        let goal = report.epoch - 1 + steps as u32;
-        while self.standing().nodes.tree().changes < goal.max(known) && Instant::now() < until {
+        let goal = changes + steps as u32;
+        while self.standing().nodes.tree().changes < goal && Instant::now() < until {
             self.look();
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -426,11 +428,11 @@ fn summary(plan: &PlanReport) -> String {
     let us = |ns: f64| ns / 1e3;
     let verdict = &plan.verdict;
     let gain = format!(
-        "best of {} trees is {}, {:+.0} us to the last arrival ({:+.1} %, p = {:.3})",
+        "best of {} trees is {}, which gains {:.0} us to the last arrival ({:.1} %, p = {:.3})",
         plan.trees.len(),
         verdict.strategy,
-        us(-verdict.gain_ns),
-        -100.0 * verdict.share,
+        us(verdict.gain_ns),
+        100.0 * verdict.share,
         verdict.p
     );
     let Some(applied) = &plan.applied else {
