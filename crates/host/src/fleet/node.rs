@@ -1,8 +1,7 @@
 //! One machine of a venue: everything that `cluster.toml` gives a name.
 //!
 //! A machine that is no root asks the group for its keys first, waits until its clock has a bound, and
-//! then runs its proxies and edges in one loop. A root runs its replica and a door for the control
-//! connections of the others. A machine can be both.
+//! then runs its proxies and edges in one loop. A root runs its replica and the door of the others.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -104,8 +103,7 @@ struct Machine<'a> {
     sampled: Arc<Sampled>,
 }
 
-/// Runs a machine until `stop`, until the group refuses it, or until it can't go on. `told` is given
-/// lines for whoever started it.
+/// Runs a machine until `stop`, the group's refusal, or until it can't go on; `told` hears lines about it.
 ///
 /// # Errors
 /// What is wrong with its file, settings, keys or sockets; [`Failure::Refused`].
@@ -383,8 +381,7 @@ impl Machine<'_> {
                     *lock(health) = Some(Health { alarms: self.standing(), ..seen });
                 }
             };
-            // A root votes and keeps the log whatever its clock does. But one that was just started and leads
-            // before it knows the time has everybody hold its feed for as long as it may be wrong.
+            // One that leads before it knows the time has everybody hold its feed for as long as it may be wrong.
             clock.settle_within(SETTLE_MAX, stop);
             let outcome = host.run_watched(halt, watch).map(drop);
             over.store(true, Ordering::Relaxed);

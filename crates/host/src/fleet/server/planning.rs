@@ -11,7 +11,7 @@ use types::NodeId;
 
 use super::{ANSWER, COMMIT, LOOK_EVERY, SILENT, Server, lock};
 use crate::clock_agent::UNKNOWN_NS;
-use crate::fleet::file::{NodeRole, Port};
+use crate::fleet::file::Port;
 use crate::fleet::messages::FromRoot;
 use crate::fleet::observer::SPAN_NS;
 use crate::fleet::plan::forest::{Candidate, Forest, Pool, Wanted, seated};
@@ -220,7 +220,7 @@ impl Server {
     fn pool(&self, tree: &Tree) -> Result<(Pool, Absent), (String, bool)> {
         let standing = self.standing();
         let place = usize::from(standing.leader).checked_sub(1);
-        let root = place.and_then(|place| self.venue.file.of(NodeRole::Root).nth(place));
+        let root = place.and_then(|place| self.venue.file.replicated().nth(place));
         let (root, _) = root.ok_or(("nobody leads at present".to_string(), true))?;
         let heard = lock(&self.heard);
         let why = |machine: u16| {
