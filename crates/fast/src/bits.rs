@@ -256,6 +256,18 @@ impl PresenceMap<'_> {
         bit
     }
 
+    /// Takes the next `count` bits at once when none of them is set; false, and takes none, when one is, or
+    /// when they are not all at hand.
+    #[inline(always)]
+    pub fn take_zeros(&mut self, count: u32) -> bool {
+        let zeros = count < 64 && count < self.left && self.word.leading_zeros() >= count;
+        if zeros {
+            self.word <<= count;
+            self.left -= count;
+        }
+        zeros
+    }
+
     /// Whether any bit is left that is set: no instruction asked for it (R8).
     pub fn has_more(&self) -> bool {
         self.word != 0 || self.rest.iter().any(|byte| byte & !STOP != 0)

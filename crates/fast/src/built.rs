@@ -47,14 +47,23 @@ impl Program for AtRunTime {
         map: &mut PresenceMap<'_>,
     ) -> Result<(), FastError> {
         let templates = run.templates();
-        for (op, quick) in templates.blocks[block].iter().zip(&templates.quick[block]) {
-            match (quick, op) {
+        let (ops, quick) = (&templates.blocks[block], &templates.quick[block]);
+        let mut at = 0;
+        while let (Some(op), Some(step)) = (ops.get(at), quick.get(at)) {
+            at += 1;
+            match (step, op) {
                 (&Quick::PlainU32 { field, slot, increments }, Op::Scalar(scalar)) => {
                     run.plain_u32((scalar, increments), (field, slot), map)?;
                     continue;
                 }
-                (Quick::OptionalConstant, Op::Scalar(scalar)) => {
-                    run.constant_field(scalar, map);
+                (&Quick::OptionalConstants(count), Op::Scalar(scalar)) => {
+                    if count > 1 && map.take_zeros(count) {
+                        let until = at - 1 + count as usize;
+                        run.absent_fields(ops.get(at - 1..until).unwrap_or(&[]));
+                        at = until;
+                    } else {
+                        run.constant_field(scalar, map);
+                    }
                     continue;
                 }
                 _ => {}

@@ -12,7 +12,7 @@ use crate::bits::{PresenceMap, Reader};
 use crate::built::{AtRunTime, Built, Program};
 use crate::dictionary::{self, Entry, State, increment, initial_decimal, initial_text, number};
 use crate::error::{Code, ErrorCounts, FastError, TemplateError};
-use crate::program::{Initial, Scalar, Templates};
+use crate::program::{Initial, Op, Scalar, Templates};
 use crate::sink::{Limits, Sink};
 use crate::template::Operator;
 use crate::value::{Decimal, Type, Value};
@@ -439,6 +439,16 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
             None => self.sink.absent(op.field),
         }
         Ok(())
+    }
+
+    /// Fields that are not there.
+    #[inline(always)]
+    pub(crate) fn absent_fields(&mut self, ops: &[Op]) {
+        for op in ops {
+            if let Op::Scalar(scalar) = op {
+                self.sink.absent(scalar.field);
+            }
+        }
     }
 
     /// A mandatory uInt32, copied or incremented: what most fields of most streams are.

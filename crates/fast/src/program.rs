@@ -163,8 +163,8 @@ impl Op {
 pub(crate) enum Quick {
     /// A mandatory uInt32: its field, its slot, and whether it is incremented, or copied.
     PlainU32 { field: u32, slot: u32, increments: bool },
-    /// An optional constant of an integer type.
-    OptionalConstant,
+    /// An optional constant of an integer type, and so many of them one after the other.
+    OptionalConstants(u32),
     /// Anything else.
     Other,
 }
@@ -180,10 +180,26 @@ impl Quick {
                 slot: *slot as u32,
                 increments: *operator == Operator::Increment,
             },
-            (Operator::Constant, _, true) if ty.is_integer() => Quick::OptionalConstant,
+            (Operator::Constant, _, true) if ty.is_integer() => Quick::OptionalConstants(1),
             _ => Quick::Other,
         }
     }
+}
+
+/// The steps of a block in few bytes.
+fn quick(ops: &[Op]) -> Vec<Quick> {
+    let mut steps: Vec<Quick> = ops.iter().map(Quick::of).collect();
+    let mut run = 0;
+    for step in steps.iter_mut().rev() {
+        run = match step {
+            Quick::OptionalConstants(count) => {
+                *count = run + 1;
+                *count
+            }
+            _ => 0,
+        };
+    }
+    steps
 }
 
 /// Compiled templates, shared by decoders and encoders.
@@ -262,7 +278,7 @@ impl Templates {
             templates: infos,
             fields: compiler.fields,
             names: compiler.names,
-            quick: compiler.blocks.iter().map(|ops| ops.iter().map(Quick::of).collect()).collect(),
+            quick: compiler.blocks.iter().map(|ops| quick(ops)).collect(),
             blocks: compiler.blocks,
             costs: compiler.costs,
             slots: compiler.slots.len(),
