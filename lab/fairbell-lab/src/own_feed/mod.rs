@@ -33,7 +33,7 @@ use truth::Trades;
     fairbell-lab feed own --messages 10000000 --loss-ppm 10000 --json\n  \
     fairbell-lab feed own --join-at 500000 --messages 1000000      begins in the middle, by a snapshot\n  \
     fairbell-lab feed own --both-lose 5000 --repair off            must fail: a message is missing\n  \
-    fairbell-lab feed own --ticks /tmp/ticks; fairbell query ticks --dir /tmp/ticks\n\n\
+    fairbell-lab feed own --ticks ticks; fairbell query ticks --dir ticks\n\n\
     Exit code 1: books, trades or streams are not the engine's.")]
 pub struct OwnArgs {
     /// Messages of the feed, all sessions together, at least
