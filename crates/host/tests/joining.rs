@@ -87,6 +87,8 @@ impl Venue {
             keys: Credentials::folder(file, name),
             wrong: Wrong::default(),
             jump: None,
+            links: Vec::new(),
+            first_come: false,
             traces: false,
             alarms: Alarms::default(),
         };
@@ -296,7 +298,7 @@ fn whoever_may_not_join_is_told_why_and_the_token_stays_good() {
 }
 
 /// Hands a connection on, and keeps what the side that opened it says.
-fn tap(at: TcpListener, to: std::net::SocketAddrV4, seen: &Mutex<Vec<u8>>) {
+fn tap(at: TcpListener, to: std::net::SocketAddr, seen: &Mutex<Vec<u8>>) {
     let (near, _) = at.accept().expect("a connection");
     let far = TcpStream::connect(to).expect("connected");
     let pass = |mut from: &TcpStream, mut to: &TcpStream, seen: Option<&Mutex<Vec<u8>>>| {

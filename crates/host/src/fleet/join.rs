@@ -7,7 +7,7 @@
 //! is answered; nobody else is.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use crate::authority::{fresh_key, request};
 use crate::failure::{Failure, on};
 use crate::files;
 use crate::replica::{certificates, gate};
-use crate::sockets::connect_from;
+use crate::sockets::connect_any;
 
 /// Version of what is said here.
 pub const VERSION: u16 = 1;
@@ -261,9 +261,9 @@ impl Joining<'_> {
     /// Asks one root; with its answer the authority's certificate.
     fn ask(&self, root: &NodeEntry, replica: u8, ask: &Ask) -> Result<(Told, String), Failure> {
         let failed = |error: std::io::Error| Failure::Run(error.to_string());
-        let at = self.file.at(root, Port::Control)?;
-        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        let stream = connect_from(any, at, CONNECT).map_err(failed)?;
+        let ways = self.file.places(root, Port::Control)?;
+        let stream = connect_any(&ways, CONNECT).map_err(failed)?;
+        let at = stream.peer_addr().map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         let until = Instant::now() + ANSWER;
         let key = probe::Key::new(&self.token.gate);

@@ -363,7 +363,7 @@ mod tests {
         let at = |text: &str| text.parse::<IpAddr>().expect("an address");
         let known = ["fd00::1", "fd00::2", "10.0.0.1"].map(at).to_vec();
         let key = Key::new(&[7; 32]).expect("a key");
-        let gate = Gate { key, own: 1, known, limits: Limits::FAIR };
+        let gate = Gate { key, own: 1, known, limits: Limits::FAIR, refused: Arc::default() };
         let source = |text: &str| {
             let (address, known) = gate.source(at(text));
             (address.source(), known)
