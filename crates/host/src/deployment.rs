@@ -8,15 +8,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 
-use exchange::{
-    Account, ExchangeConfig, FIX_DOOR, Life, OUCH_DOOR, OverlayOptions, Role, SUBSCRIPTION_DOOR,
-    Secret, SubscriptionTerms, Timetable, deploy,
-};
-use feed::{ListenerConfig, SnapshotServer};
+use exchange::{Account, ExchangeConfig, Life, OverlayOptions, Role, Secret, Timetable, deploy};
+use feed::ListenerConfig;
 use journal::{Folder, Journal};
 use net::{
-    ClientTls, Clock, Directory, JobReceiver, Loop, LoopConfig, Mailbox, ServerTls, TraceReceiver,
-    WaitStrategy, job_channel, trace_channel,
+    ClientTls, Clock, Directory, JobReceiver, Loop, LoopConfig, Mailbox, TraceReceiver,
+    WaitStrategy, trace_channel,
 };
 use overlay::retransmission::StoreConfig;
 use overlay::topology::{Topology, Tree};
@@ -28,6 +25,7 @@ use crate::failure::Failure;
 use crate::feed_ring;
 use crate::group::{Group, Rest};
 use crate::journal::kept::{Inputs, Kept};
+use crate::nodes::{self, EdgeEnds};
 use crate::sockets::{self, io};
 use crate::spill;
 
@@ -54,8 +52,6 @@ const SUBSCRIPTION_PORTS: u16 = 901;
 pub const TRACE_BATCHES: usize = 256;
 /// Traces that travel together.
 pub const TRACE_BATCH: usize = 1_024;
-/// Passwords on their way to be hashed: each gateway has one there at a time.
-const JOBS: usize = 512;
 /// A journal that is about to be written.
 pub struct Writing {
     /// The journal.
@@ -109,6 +105,83 @@ impl<'a> PlanOptions<'a> {
             divert: &|_, _| Ok(()),
             around: &|nodes| nodes,
         }
+    }
+}
+
+/// Sockets that are known to somebody, bound before anything starts.
+struct Bound {
+    /// Where all but the doors are: on the loopback interface, with the doors' version of IP, so that the feed
+    /// gets to whoever comes from there.
+    inside: IpAddr,
+    /// By node.
+    overlay: Vec<UdpSocket>,
+    /// The retransmission server.
+    feed: UdpSocket,
+    /// By listener.
+    listening: Vec<UdpSocket>,
+    /// By edge: where it releases the feed from, since whoever listens on another one's word takes nothing
+    /// else; and its doors.
+    edges: Vec<(UdpSocket, [TcpListener; 3])>,
+    snapshots: TcpListener,
+}
+
+impl Bound {
+    fn new(config: &Config, nodes: usize, receivers: usize) -> Result<Bound, Failure> {
+        let base = config.ports.base;
+        let on = config.doors.address().unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let inside: IpAddr = match on {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        // Doors open to both versions have the feed sent from a socket of both.
+        let release_on = if on == IpAddr::from(Ipv6Addr::UNSPECIFIED) { on } else { inside };
+        let edge = |n| {
+            let release = match n {
+                0 => bind_udp(release_on, base, RELEASE_PORT),
+                _ => bind_udp(release_on, 0, 0),
+            };
+            let door = |first| bind_tcp(on, base, first + n);
+            Ok((release?, [door(ENTRY_PORTS)?, door(FIX_PORTS)?, door(SUBSCRIPTION_PORTS)?]))
+        };
+        Ok(Bound {
+            inside,
+            overlay: many(nodes, |_| bind_udp(inside, 0, 0))?,
+            feed: bind_udp(inside, base, FEED_PORT)?,
+            listening: many(receivers, |n| bind_udp(inside, base, LISTEN_PORTS + n))?,
+            edges: many(receivers, edge)?,
+            snapshots: bind_tcp(inside, base, SNAPSHOT_PORT)?,
+        })
+    }
+
+    /// Where what a socket sends to the loopback interface comes from.
+    fn seen(&self, socket: &UdpSocket) -> Result<SocketAddr, Failure> {
+        Ok(SocketAddr::new(self.inside, socket.local_addr().map_err(io)?.port()))
+    }
+
+    fn addresses(&self, config: &Config) -> Result<Addresses, Failure> {
+        let base = config.ports.base;
+        let place = |entry: &TcpListener| entry.local_addr().map_err(io);
+        let doors = |of: usize| {
+            let all = self.edges.iter().map(|(_, doors)| place(&doors[of]));
+            all.collect::<Result<Vec<_>, _>>()
+        };
+        Ok(Addresses {
+            gateways: doors(0)?,
+            fix: doors(1)?,
+            subscriptions: doors(2)?,
+            retransmission: vec![self.feed.local_addr().map_err(io)?],
+            snapshots: place(&self.snapshots)?,
+            feed_from: match self.edges.first() {
+                Some((release, _)) => self.seen(release)?,
+                None => address(self.inside, base, RELEASE_PORT),
+            },
+            feed_copy: match base {
+                // Bound and let go: a free port for a listener that may come later.
+                0 => bind_udp(self.inside, 0, 0)?.local_addr().map_err(io)?,
+                // Perhaps somebody listens there already.
+                _ => address(self.inside, base, COPY_PORT),
+            },
+        })
     }
 }
 
@@ -294,57 +367,15 @@ pub fn plan(
     let layers = layers(&tree);
     let receivers: Vec<NodeId> = tree.topology.receiver_ids().collect();
     let proxies: Vec<NodeId> = tree.topology.proxy_ids().collect();
-    let base = config.ports.base;
-
     // Before any of them is opened.
     let (own, wanted) = (own_descriptors(&tree, config), LoopConfig::default().accepted_max);
     let each = crate::limits::connections(own, receivers.len() as u64, wanted as u64)?;
-    let door = config.doors.address().unwrap_or(Ipv4Addr::LOCALHOST.into());
-    // All else is on the loopback interface, with the doors' version of IP, so that the feed gets to whoever
-    // comes from there; doors open to both have it sent from a socket of both.
-    let inside: IpAddr = match door {
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    };
-    let release_on = if door == IpAddr::from(Ipv6Addr::UNSPECIFIED) { door } else { inside };
-    let overlay = many(tree.topology.id_end(), |_| bind_udp(inside, 0, 0))?;
-    let feed = bind_udp(inside, base, FEED_PORT)?;
-    let listening = many(receivers.len(), |n| bind_udp(inside, base, LISTEN_PORTS + n))?;
-    // Receivers release from these; whoever listens on another one's word takes nothing else.
-    let releasing = many(receivers.len(), |n| match n {
-        0 => bind_udp(release_on, base, RELEASE_PORT),
-        _ => bind_udp(release_on, 0, 0),
-    })?;
-    let seen = |socket: &UdpSocket| {
-        let port = socket.local_addr().map_err(io)?.port();
-        Ok::<_, Failure>(SocketAddr::new(inside, port))
-    };
-    let mut sources: Vec<Peer> =
-        releasing.iter().map(|own| seen(own).map(net::peer_addr)).collect::<Result<_, _>>()?;
+    let bound = Bound::new(config, tree.topology.id_end(), receivers.len())?;
+    let mut addresses = bound.addresses(config)?;
+    let releases = bound.edges.iter().map(|(own, _)| bound.seen(own).map(net::peer_addr));
+    let mut sources: Vec<Peer> = releases.collect::<Result<_, _>>()?;
+    let Bound { overlay, feed, listening, edges, snapshots, .. } = bound;
     let tls = crate::tls::doors(&config.doors)?;
-    let entries = many(receivers.len(), |n| bind_tcp(door, base, ENTRY_PORTS + n))?;
-    let serving = bind_tcp(inside, base, SNAPSHOT_PORT)?;
-    let fix = many(receivers.len(), |n| bind_tcp(door, base, FIX_PORTS + n))?;
-    let subscribing = many(receivers.len(), |n| bind_tcp(door, base, SUBSCRIPTION_PORTS + n))?;
-    let place = |entry: &TcpListener| entry.local_addr().map_err(io);
-    let places = |entries: &[TcpListener]| entries.iter().map(place).collect::<Result<_, _>>();
-    let mut addresses = Addresses {
-        snapshots: serving.local_addr().map_err(io)?,
-        gateways: places(&entries)?,
-        fix: places(&fix)?,
-        subscriptions: places(&subscribing)?,
-        retransmission: vec![feed.local_addr().map_err(io)?],
-        feed_from: match releasing.first() {
-            Some(first) => seen(first)?,
-            None => address(inside, base, RELEASE_PORT),
-        },
-        feed_copy: match base {
-            // Bound and let go: a free port for a listener that may come later.
-            0 => bind_udp(inside, 0, 0)?.local_addr().map_err(io)?,
-            // Perhaps somebody listens there already.
-            _ => address(inside, base, COPY_PORT),
-        },
-    };
     let mut feed_of: Vec<Peer> = listening.iter().map(peer).collect::<Result<_, _>>()?;
     if let ([to, ..], [from, ..]) = (&mut feed_of[..], &mut sources[..]) {
         (options.divert)(from, to)?;
@@ -372,8 +403,7 @@ pub fn plan(
         }
     };
     let mut loops = loops(config, clocks, Arc::new(directory), each as usize)?;
-    let (jobs_out, jobs) = job_channel(JOBS);
-    loops[1].set_worker(jobs_out);
+    let jobs = nodes::worker(&mut loops[1]);
 
     let mut nodes = deploy(&exchange, life()?, |index| feed_of[index])
         .map_err(|error| Failure::Usage(error.to_string()))?;
@@ -383,61 +413,42 @@ pub fn plan(
     }
     let (nodes, writing) = resume(config, &clock, kept, nodes, &mut loops[0])?;
     let nodes = (options.around)(nodes);
-    // By gateway, in the order of their doors.
-    let doors = entries.into_iter().zip(fix).zip(subscribing);
-    let mut entries = doors.map(|((ouch, fix), subscribing)| vec![ouch, fix, subscribing]);
-    let mut releasing = releasing.into_iter();
+    let mut edges = edges.into_iter().enumerate();
     // A group's root is elsewhere.
     let skipped = usize::from(group.is_some());
-    for (mut role, (index, socket)) in nodes.into_iter().skip(skipped).zip(overlay) {
+    for (role, (index, socket)) in nodes.into_iter().skip(skipped).zip(overlay) {
         let id = NodeId(index as u16);
-        let mut sockets = vec![(Channel::OVERLAY, socket)];
-        if receivers.first() == Some(&id)
-            && let Some(edge) = role.as_edge_mut()
-        {
-            let _ = edge.subscribe(net::peer_addr(addresses.feed_copy));
-        }
-        let mut ring = None;
-        let released =
-            || releasing.as_slice().first().map(|socket| socket.local_addr().map_err(io));
-        if let Some(edge) = role.as_edge_mut()
-            && let Some(from) = released().transpose()?
-        {
-            let mut terms = subscription_terms(config, &addresses, from);
-            if config.ports.ring != doors::NONE {
-                let at = receivers.iter().position(|of| *of == id).unwrap_or(0) + 1;
-                let folder = Path::new(&config.ports.ring);
-                let (writer, place) = feed_ring::create(folder, &format!("edge-{at}"), None)?;
-                (ring, terms.ring) = (Some(writer), Some(place));
-                let _ = edge.subscribe(Peer::RING);
-            }
-            edge.offer_subscriptions(terms);
-        }
-        let (place, listeners) = match role.plain() {
-            Role::Edge(_) => {
-                sockets.extend(releasing.next().map(|socket| (Channel::FEED, socket)));
-                (1, entries.next().unwrap_or_default())
-            }
+        match role.plain() {
             Role::Root(_) => {
-                sockets.extend(feed.take().map(|socket| (Channel::FEED, socket)));
-                (0, Vec::new())
+                let feed = feed.take().map(|feed| (Channel::FEED, feed));
+                let sockets = [(Channel::OVERLAY, socket)].into_iter().chain(feed).collect();
+                loops[0].add_node(id, role, sockets, None).map_err(io)?;
             }
-            _ => (0, Vec::new()),
-        };
-        let doors = !listeners.is_empty();
-        loops[place].add_node(id, role, sockets, listeners).map_err(io)?;
-        if let Some(ring) = ring {
-            loops[place].publish(id, ring);
-        }
-        if place == 1 {
-            loops[place].connect_peers(id, Channel::FEED).map_err(io)?;
-        }
-        if let Some((server, _)) = tls.as_ref().filter(|_| doors) {
-            secure(&mut loops[place], id, server);
+            Role::Edge(_) => {
+                let ends = edges.next().map(|(place, (release, doors))| {
+                    let from = release.local_addr().map_err(io)?;
+                    let copy = (place == 0).then(|| net::peer_addr(addresses.feed_copy));
+                    let servers = (addresses.retransmission.clone(), vec![addresses.snapshots]);
+                    // Nobody else is on the loopback interface: no groups.
+                    let terms = nodes::terms(config, from, servers);
+                    let tls = tls.as_ref().map(|(server, _)| server.clone());
+                    let subscribers = copy.into_iter().collect();
+                    let ring = match &config.ports.ring {
+                        none if none == doors::NONE => None,
+                        folder => {
+                            let name = format!("edge-{}", place + 1);
+                            Some(feed_ring::create(Path::new(folder), &name, None)?)
+                        }
+                    };
+                    Ok::<_, Failure>(EdgeEnds { release, doors, tls, terms, subscribers, ring })
+                });
+                nodes::host(&mut loops[1], (id, role), socket, ends.transpose()?)?;
+            }
+            _ => nodes::host(&mut loops[0], (id, role), socket, None)?,
         }
     }
     let servers: Vec<_> = addresses.retransmission.iter().map(|at| net::peer_addr(*at)).collect();
-    let mut serving = Some(serving);
+    let mut serving = Some(snapshots);
     for (index, socket) in listening.into_iter().enumerate() {
         let mut settings = exchange::listener(&exchange, servers.clone());
         settings.sources = Some(sources.get(index).copied().into_iter().collect());
@@ -463,30 +474,6 @@ pub fn plan(
     }
     let streams = exchange.options.streams().into();
     Ok(Plan { loops, traces, addresses, receivers, proxies, layers, streams, jobs, writing, group })
-}
-
-/// What an edge that releases from there grants and tells those who subscribe: no groups, because
-/// nobody else is on the loopback interface.
-fn subscription_terms(
-    config: &Config,
-    addresses: &Addresses,
-    from: SocketAddr,
-) -> SubscriptionTerms {
-    SubscriptionTerms {
-        groups: Vec::new(),
-        per_account: config.doors.subscriptions as usize,
-        from,
-        from_for_groups: Vec::new(),
-        repair: addresses.retransmission.clone(),
-        snapshots: vec![addresses.snapshots],
-        ring: None,
-    }
-}
-
-fn secure(of: &mut Loop<Role>, edge: NodeId, tls: &ServerTls) {
-    for door in [OUCH_DOOR, FIX_DOOR, SUBSCRIPTION_DOOR] {
-        of.secure_door(edge, door, tls.clone());
-    }
 }
 
 /// The root takes up what the journal holds, and from now on nothing leaves it before it is there.
@@ -544,8 +531,7 @@ fn listener(
     addresses: &Addresses,
 ) -> Role {
     if serves {
-        let (feed, limits) = (exchange::subscriber(exchange, &settings), config.snapshot.server());
-        return Role::Snapshots(Box::new(SnapshotServer::new(feed, limits)));
+        return nodes::snapshot_server(config, exchange, &settings);
     }
     settings.catch_up = Some(config.snapshot.catch_up(net::peer_addr(addresses.snapshots)));
     Role::Listener(Box::new(exchange::subscriber(exchange, &settings)))
@@ -564,14 +550,7 @@ fn loops(
         true => WaitStrategy::default(),
         false => WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
     };
-    let doors = &config.doors;
-    let habits = LoopConfig {
-        wait,
-        handshakes_max: doors.half_open as usize,
-        handshakes_per_source_max: doors.half_open_per_address as usize,
-        handshake_ns: doors.handshake_ms * Nanos::MILLI,
-        ..LoopConfig::default()
-    };
+    let habits = nodes::habits(config, LoopConfig { wait, ..LoopConfig::default() });
     let doors = LoopConfig { accepted_max, ..habits };
     let one = |clock, habits| Loop::new(clock, Arc::clone(&directory), habits).map_err(io);
     let [root, edges, outside] = clocks;

@@ -23,6 +23,7 @@ pub mod followed_clock;
 pub mod group;
 pub mod journal;
 pub mod limits;
+pub mod nodes;
 pub mod password;
 pub mod phc;
 pub mod refused;

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use exchange::{FIX_DOOR, OUCH_DOOR, Role, SUBSCRIPTION_DOOR, Sealed, Secret};
-use net::{Directory, LeaderEndpoint, Loop, LoopConfig, LoopHandle, job_channel};
+use exchange::{Role, Sealed, Secret};
+use net::{Directory, LeaderEndpoint, Loop, LoopConfig, LoopHandle, ServerTls};
 use overlay::sealed_link::{Fleet, SealedLink};
 use probe::Key;
 use types::{Channel, Nanos, NodeId, Peer};
@@ -33,7 +33,9 @@ use crate::alarms::Alarms;
 use crate::clock_agent::Wrong;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::feed_ring;
 use crate::journal::reader;
+use crate::nodes::{self, EdgeEnds};
 use crate::replica::checkpoints::Begin;
 use crate::replica::claims;
 use crate::replica::cluster::Cluster;
@@ -44,8 +46,6 @@ use crate::sockets::{self, io};
 
 /// The snapshot server for its loop: no overlay node has this id.
 const SNAPSHOTS: NodeId = NodeId(50_000);
-/// Passwords on their way to be hashed.
-const JOBS: usize = 512;
 /// How often a node's figures are looked at.
 const OBSERVE_EVERY: Duration = Duration::from_millis(100);
 /// Between two looks whether all is over.
@@ -262,13 +262,11 @@ impl Machine<'_> {
     }
 
     fn bind(&self, port: Port) -> Result<UdpSocket, Failure> {
-        let at = self.file.bound(self.entry, port);
-        sockets::udp(at).map_err(|error| Failure::Run(format!("UDP {at} ({port:?}): {error}")))
+        bind(self.file, self.entry, port)
     }
 
     fn listen(&self, port: Port) -> Result<TcpListener, Failure> {
-        let at = self.file.bound(self.entry, port);
-        sockets::listener(at).map_err(|error| Failure::Run(format!("TCP {at} ({port:?}): {error}")))
+        listen(self.file, self.entry, port)
     }
 
     fn directory(&self, cluster: &Cluster, leader: &LeaderEndpoint) -> Result<Directory, Failure> {
@@ -277,14 +275,8 @@ impl Machine<'_> {
     }
 
     fn habits(&self) -> LoopConfig {
-        let doors = &self.config.doors;
-        let habits = self.entry.core.map_or(crate::core::shared(), |_| crate::core::own());
-        LoopConfig {
-            handshakes_max: doors.half_open as usize,
-            handshakes_per_source_max: doors.half_open_per_address as usize,
-            handshake_ns: doors.handshake_ms * Nanos::MILLI,
-            ..habits
-        }
+        let usual = self.entry.core.map_or(crate::core::shared(), |_| crate::core::own());
+        nodes::habits(&self.config, usual)
     }
 
     /// Runs the replica of the root that this machine is, with a vote or, as a learner, without.
@@ -414,8 +406,7 @@ impl Machine<'_> {
         welcome.take(&endpoint);
         let directory = Arc::new(self.directory(&cluster, &endpoint)?);
         let mut of = Loop::new(clock.clock, directory, self.habits()).map_err(io)?;
-        let (jobs_out, jobs) = job_channel(JOBS);
-        of.set_worker(jobs_out);
+        let jobs = nodes::worker(&mut of);
         self.host_nodes(&mut of, clock, &cluster, &welcome.keys)?;
         let claim_key = bytes_of(&welcome.claims).and_then(|bytes| Key::new(&bytes).ok());
         let claim_key = claim_key.ok_or_else(|| Failure::Run("claims without a key".into()))?;
@@ -486,51 +477,21 @@ impl Machine<'_> {
         for (node, port) in self.own() {
             let role = exchange::overlay_node(&exchange, node, life, Peer::NOBODY);
             let mut role = role.map_err(|error| Failure::Usage(error.to_string()))?;
-            let mut sockets = vec![(Channel::OVERLAY, self.bind(port)?)];
-            let (mut doors, mut ring) = (Vec::new(), None);
-            if let Some(edge) = role.as_edge_mut() {
-                let release = self.bind(Port::Release)?;
-                subscriptions::confine(self.file, self.entry, &release)?;
-                sockets.push((Channel::FEED, release));
-                for port in [Port::Ouch, Port::Fix, Port::Subscriptions] {
-                    doors.push(self.listen(port)?);
-                }
-                let mut terms = subscriptions::terms(self.file, &self.config, self.entry)?;
-                if let Some(folder) = &self.entry.ring {
-                    let (name, group) = (&self.entry.name, self.entry.ring_group.as_deref());
-                    let (writer, place) = crate::feed_ring::create(folder, name, group)?;
-                    (ring, terms.ring) = (Some(writer), Some(place));
-                    let _ = edge.subscribe(Peer::RING);
-                }
-                edge.offer_subscriptions(terms);
-                for subscriber in &self.entry.subscribers {
-                    if !edge.subscribe(net::peer_addr(*subscriber)) {
-                        let name = &self.entry.name;
-                        return Err(Failure::Usage(format!("{name}: too many subscribers")));
-                    }
-                }
-            }
             if self.entry.is(NodeRole::Snapshot)
                 && let Some(edge) = role.as_edge_mut()
             {
                 self.host_snapshots(of, &exchange, cluster, edge)?;
             }
-            let has_doors = !doors.is_empty();
+            let edge = role.as_edge().is_some();
+            let ends = edge.then(|| {
+                let of = (self.file, self.entry, &self.config);
+                edge_ends(of, Some(self.door_tls()?))
+            });
             let queues = exchange.options.upstream.is_some() && role.as_proxy().is_some();
             if exchange.options.secret.is_some() {
                 role = self.seal(role, node, queues, keys)?;
             }
-            of.add_node(node, role, sockets, doors).map_err(io)?;
-            if let Some(ring) = ring {
-                of.publish(node, ring);
-            }
-            if has_doors {
-                of.connect_peers(node, Channel::FEED).map_err(io)?;
-                let tls = self.door_tls()?;
-                for door in [OUCH_DOOR, FIX_DOOR, SUBSCRIPTION_DOOR] {
-                    of.secure_door(node, door, tls.clone());
-                }
-            }
+            nodes::host(of, (node, role), self.bind(port)?, ends.transpose()?)?;
         }
         Ok(())
     }
@@ -556,12 +517,9 @@ impl Machine<'_> {
         let mut settings = exchange::listener(exchange, servers);
         settings.sources = Some(vec![here(Port::Release)]);
         let _ = edge.subscribe(here(Port::SnapshotFeed));
-        let feed = exchange::subscriber(exchange, &settings);
-        let server = feed::SnapshotServer::new(feed, self.config.snapshot.server());
-        let heard = self.bind(Port::SnapshotFeed)?;
-        let door = self.listen(Port::Snapshot)?;
-        let (role, sockets) = (Role::Snapshots(Box::new(server)), vec![(Channel::FEED, heard)]);
-        of.add_node(SNAPSHOTS, role, sockets, [door]).map_err(io)
+        let role = nodes::snapshot_server(&self.config, exchange, &settings);
+        let sockets = vec![(Channel::FEED, self.bind(Port::SnapshotFeed)?)];
+        of.add_node(SNAPSHOTS, role, sockets, [self.listen(Port::Snapshot)?]).map_err(io)
     }
 
     fn seal(&self, role: Role, node: NodeId, queues: bool, keys: &Keys) -> Result<Role, Failure> {
@@ -617,6 +575,43 @@ impl Machine<'_> {
         }
         busy
     }
+}
+
+/// Binds a UDP port of a machine.
+///
+/// # Errors
+/// The kernel's, with the address.
+pub fn bind(file: &ClusterFile, node: &NodeEntry, port: Port) -> Result<UdpSocket, Failure> {
+    let at = file.bound(node, port);
+    sockets::udp(at).map_err(|error| Failure::Run(format!("UDP {at} ({port:?}): {error}")))
+}
+
+fn listen(file: &ClusterFile, node: &NodeEntry, port: Port) -> Result<TcpListener, Failure> {
+    let at = file.bound(node, port);
+    sockets::listener(at).map_err(|error| Failure::Run(format!("TCP {at} ({port:?}): {error}")))
+}
+
+/// What the edge of a machine has, with its sockets bound.
+///
+/// # Errors
+/// Addresses in use; groups without an address of the machine's own.
+pub fn edge_ends(
+    (file, node, config): (&ClusterFile, &NodeEntry, &Config),
+    tls: Option<ServerTls>,
+) -> Result<EdgeEnds, Failure> {
+    let release = bind(file, node, Port::Release)?;
+    subscriptions::confine(file, node, &release)?;
+    let door = |port| listen(file, node, port);
+    let group = node.ring_group.as_deref();
+    let ring = node.ring.as_ref().map(|folder| feed_ring::create(folder, &node.name, group));
+    Ok(EdgeEnds {
+        release,
+        doors: [door(Port::Ouch)?, door(Port::Fix)?, door(Port::Subscriptions)?],
+        tls,
+        terms: subscriptions::terms(file, config, node)?,
+        subscribers: node.subscribers.iter().map(|to| net::peer_addr(*to)).collect(),
+        ring: ring.transpose()?,
+    })
 }
 
 /// What a node is told when it is let in.

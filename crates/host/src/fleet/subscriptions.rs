@@ -48,14 +48,11 @@ pub fn terms(
         from_for_groups.push(SocketAddr::new(ip, file.number(own, Port::Release)));
     }
     from_for_groups.dedup();
+    let servers = (all(roots, Port::Retransmission)?, all(snapshots, Port::Snapshot)?);
     Ok(SubscriptionTerms {
         groups: own.groups.clone(),
-        per_account: config.doors.subscriptions as usize,
-        from: file.bound(own, Port::Release),
         from_for_groups,
-        repair: all(roots, Port::Retransmission)?,
-        snapshots: all(snapshots, Port::Snapshot)?,
-        ring: None,
+        ..crate::nodes::terms(config, file.bound(own, Port::Release), servers)
     })
 }
 

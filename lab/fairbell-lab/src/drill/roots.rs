@@ -121,18 +121,15 @@ impl Roots {
         self.links[from].push((to, at));
     }
 
-    /// Sockets of all nodes but the root, in the order of their ids from 1.
+    /// All nodes but the root in the order of their ids from 1, each with its machine and port.
     ///
     /// # Errors
-    /// Addresses in use.
-    pub fn overlay(&self) -> Result<Vec<(NodeId, UdpSocket)>, Failure> {
-        let bound = |(id, number, port): (NodeId, u16, Port)| {
-            let node = self.file.numbered(number);
-            let at = node.map(|node| self.file.bound(node, port));
-            let at = at.ok_or_else(|| Failure::Run(format!("no node {number}")))?;
-            Ok((id, UdpSocket::bind(at).map_err(|error| Failure::Run(format!("{at}: {error}")))?))
-        };
-        self.file.overlay(&self.config)?.into_iter().map(bound).collect()
+    /// Never for a file that was made here.
+    pub fn overlay(&self) -> Result<Vec<(NodeId, &NodeEntry, Port)>, Failure> {
+        let all = self.file.overlay(&self.config)?.into_iter();
+        let known = all.map(|(id, number, port)| Some((id, self.file.numbered(number)?, port)));
+        let known: Option<_> = known.collect();
+        known.ok_or_else(|| Failure::Run("a node without a machine".to_string()))
     }
 
     /// Where leaders say that they lead, and the key of that: one of the nodes that are here.

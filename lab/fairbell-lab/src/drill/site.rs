@@ -1,6 +1,6 @@
 //! The exchange that is drilled: replicas as processes of their own, everything else here.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -19,6 +19,9 @@ use types::{Channel, ClockReading, Nanos, NodeId, Peer};
 use super::relay::Relay;
 use super::roots::Roots;
 use host::failure::{Failure, on};
+use host::fleet::file::Port;
+use host::fleet::node::{bind, edge_ends};
+use host::nodes;
 use host::replica::claims;
 use host::replica::cluster::Cluster;
 use host::replica::node::Status;
@@ -36,16 +39,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long replicas may take to answer, and to end when they are asked to.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub fn udp() -> Result<(UdpSocket, SocketAddr), Failure> {
+fn udp() -> Result<(UdpSocket, SocketAddr), Failure> {
     let socket = UdpSocket::bind(LOCAL).map_err(io)?;
     let at = socket.local_addr().map_err(io)?;
     Ok((socket, at))
-}
-
-fn tcp() -> Result<(TcpListener, SocketAddr), Failure> {
-    let door = TcpListener::bind(LOCAL).map_err(io)?;
-    let at = door.local_addr().map_err(io)?;
-    Ok((door, at))
 }
 
 /// A clock that is ahead: whoever has it finds every way long.
@@ -130,14 +127,13 @@ impl Site {
         let clock = Clock::start(0);
         let mut exchange = host::deployment::exchange(&roots.config, &clock)?;
         roots.cluster.settle(&mut exchange);
-        let overlay = roots.overlay()?;
         let (claims, key) = roots.claims()?;
         let seat = roots.cluster.leader()?;
         let directory = roots.cluster.directory()?.with_leader(seat.clone());
         let directory = Arc::new(directory.map_err(|error| Failure::Run(error.to_string()))?);
         let stop = Arc::new(AtomicBool::new(false));
         let (relays, relaying) = relays(&mut roots, &stop)?;
-        let built = Built::new(&exchange, (&roots.cluster, capped), (clock, &directory), overlay)?;
+        let built = Built::new(&exchange, (&roots, capped), (clock, &directory))?;
         let edges = built.loops[0].handle();
         let nodes = built.loops.into_iter().map(|of| run(of, &stop, |_| {})).collect();
         let load = Load::new(load(built.gateways)).map_err(|e| Failure::Usage(e.to_string()))?;
@@ -399,9 +395,8 @@ struct Built {
 impl Built {
     fn new(
         exchange: &ExchangeConfig,
-        (cluster, capped): (&Cluster, bool),
+        (roots, capped): (&Roots, bool),
         (clock, directory): (Clock, &Arc<Directory>),
-        overlay: Vec<(NodeId, UdpSocket)>,
     ) -> Result<Built, Failure> {
         let habits = habits(LoopConfig::default().unread_max);
         let one = || Loop::new(clock, Arc::clone(directory), habits).map_err(io);
@@ -413,22 +408,19 @@ impl Built {
             deploy(exchange, host::deployment::life()?, |index| peer_addr(listening[index].1))
                 .map_err(|error| Failure::Usage(error.to_string()))?;
         let (mut gateways, mut sources, ids) = (Vec::new(), Vec::new(), nodes.len());
-        for (role, (id, socket)) in nodes.into_iter().skip(1).zip(overlay) {
-            let mut sockets = vec![(Channel::OVERLAY, socket)];
-            let mut doors = Vec::new();
-            if role.as_edge().is_some() {
-                let (releasing, at) = udp()?;
-                sockets.push((Channel::FEED, releasing));
-                sources.push(peer_addr(at));
-                let (ouch, at) = tcp()?;
-                gateways.push(peer_addr(at));
-                doors = vec![ouch, tcp()?.0];
-            }
+        for (role, (id, node, port)) in nodes.into_iter().skip(1).zip(roots.overlay()?) {
+            let ends = role.as_edge().map(|_| {
+                let (file, config) = (&roots.file, &roots.config);
+                let ends = edge_ends((file, node, config), None)?;
+                sources.push(peer_addr(file.bound(node, Port::Release)));
+                gateways.push(peer_addr(file.bound(node, Port::Ouch)));
+                Ok::<_, Failure>(ends)
+            });
             let last = capped && usize::from(id.0) + 1 == ids;
             let of = &mut loops[if last { 2 } else { 0 }];
-            of.add_node(id, role, sockets, doors).map_err(io)?;
+            nodes::host(of, (id, role), bind(&roots.file, node, port)?, ends.transpose()?)?;
         }
-        let servers: Vec<Peer> = cluster.retransmission().map(peer_addr).collect();
+        let servers: Vec<Peer> = roots.cluster.retransmission().map(peer_addr).collect();
         for ((socket, _), index) in listening.into_iter().zip(0u16..) {
             let mut settings = exchange::listener(exchange, servers.clone());
             let source = sources.get(usize::from(index)).copied();

@@ -25,6 +25,7 @@ use super::Times;
 use super::roots::Roots;
 use host::failure::Failure;
 use host::fleet::file::Port;
+use host::fleet::node::bind;
 use host::replica::claims;
 use host::sockets::{connect_from, io};
 
@@ -249,7 +250,7 @@ struct Group {
     roots: Roots,
     seat: LeaderEndpoint,
     /// Where nodes would be: nobody listens.
-    _nodes: Vec<(NodeId, UdpSocket)>,
+    _nodes: Vec<UdpSocket>,
     answered: u32,
     asked: u32,
 }
@@ -258,7 +259,10 @@ impl Group {
     fn new(dir: &Path, first_come: bool) -> Result<Group, Failure> {
         let mut roots = Roots::found(dir, CONFIG, (3, 0))?;
         roots.first_come = first_come;
-        let (seat, nodes) = (roots.cluster.leader()?, roots.overlay()?);
+        let seat = roots.cluster.leader()?;
+        let nodes = roots.overlay()?;
+        let nodes = nodes.into_iter().map(|(_, node, port)| bind(&roots.file, node, port));
+        let nodes = nodes.collect::<Result<_, _>>()?;
         Ok(Group { roots, seat, _nodes: nodes, answered: 0, asked: 0 })
     }
 
