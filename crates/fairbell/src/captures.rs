@@ -66,7 +66,7 @@ pub enum Feed {
     #[command(after_help = "Example: fairbell feed play capture.pcap --to 127.0.0.1:9000")]
     Play(PlayArgs),
     /// Run the ticker plant: lines in, updates out by datagrams and shared memory
-    Serve(crate::plant::ServeArgs),
+    Serve(Box<crate::plant::ServeArgs>),
     /// Subscribe to a ticker plant
     Subscribe(crate::plant::SubscribeArgs),
     /// Send lines of made-up market data over two sides

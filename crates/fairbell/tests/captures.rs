@@ -177,7 +177,6 @@ fn dbn_and_itch_files_are_known_by_their_first_bytes() {
         let mbo = dbn::MboMsg { order_id, ..dbn::MboMsg::default() };
         encoder.encode_record(&mbo).expect("written");
     }
-    drop(encoder);
     let file = scratch.put("three.dbn", &bytes);
     let seen = stats(&[&file]);
     assert_eq!((&seen["messages"], &seen["kinds"]["dbn Mbo"]), (&3.into(), &3.into()), "{seen}");
@@ -189,7 +188,7 @@ fn dbn_and_itch_files_are_known_by_their_first_bytes() {
     let event = [0, 12, b'S', 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, b'O'];
     let itch = scratch.put("two.itch", [event, event].concat());
     assert_eq!(stats(&[&itch])["kinds"]["itch S"], 2);
-    let cut = scratch.put("cut.itch", &[&event[..], &event[..9]].concat());
+    let cut = scratch.put("cut.itch", [&event[..], &event[..9]].concat());
     assert_eq!(refused(&["stats", &cut]).0, 1, "it ends inside a message");
 }
 
