@@ -13,6 +13,7 @@ pub mod plan;
 pub mod recovery;
 pub mod release;
 pub mod rtt;
+mod shards;
 pub mod store;
 pub mod subscribers;
 pub mod transports;

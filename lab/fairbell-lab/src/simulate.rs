@@ -18,6 +18,7 @@ mod fuzz;
 mod replicas;
 mod run;
 mod scenario;
+mod shards;
 mod zones;
 
 pub use attacks::AttackArgs;

@@ -17,8 +17,8 @@ use clap::Args;
 use engine::{Config, Engine, InstrumentRules, Limits, Output};
 use types::{
     AccountId, Allocation, ClOrdId, Command, CommandKind, Digest, GatewayId, Incarnation, Input,
-    Instrument, InstrumentId, LimitKind, Nanos, OrderEvent, Phase, Price, Qty, Seq, Source, Symbol,
-    TickTable, TimeInForce, Trigger, UserRefNum,
+    Instrument, InstrumentId, LimitKind, Nanos, OrderEvent, Phase, Price, Qty, Seq, ShardId,
+    Source, Symbol, TickTable, TimeInForce, Trigger, UserRefNum,
 };
 use wire::{itch, ouch};
 
@@ -26,7 +26,7 @@ use fairbell::report::numbers;
 use host::failure::Failure;
 
 /// Participants, one account each.
-const PARTICIPANTS: u64 = 16;
+pub(super) const PARTICIPANTS: u64 = 16;
 /// Requests whose outputs are hashed together.
 const BATCH: usize = 32;
 /// Engine time from one request to the next.
@@ -38,12 +38,17 @@ const BAR: f64 = 5e6;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     fairbell-lab bench engine                W1 through decoding, risk, matching and encoding\n  \
-    fairbell-lab bench engine --runs 9 --json")]
+    fairbell-lab bench engine --runs 9 --json\n  \
+    fairbell-lab bench engine --shards 2     two engines on two threads, beside one")]
 pub struct EngineArgs {
     /// Timed runs, each in a new engine
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub runs: u32,
+    /// So many engines at once, each on a thread of its own and with a log, in turn with one alone
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=types::limits::SHARDS_MAX as i64))]
+    pub shards: u16,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -51,16 +56,22 @@ pub struct EngineArgs {
 
 /// What one run gave.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+pub(super) struct Run {
     seconds: f64,
+    /// The timed part.
+    pub(super) began: Instant,
+    pub(super) ended: Instant,
     /// Hashes of the feed's and of the execution messages' bytes.
-    hashes: [u64; 2],
+    pub(super) hashes: [u64; 2],
     /// Messages of the feed and execution messages.
-    messages: [u64; 2],
+    pub(super) messages: [u64; 2],
 }
 
 /// Measures, checks and prints.
 pub fn run(args: &EngineArgs) -> Result<(), Failure> {
+    if args.shards > 1 {
+        return super::shards::run(args);
+    }
     let tape = Workload::W1.tape(Ids::Dense);
     let requests = Requests::encode(&tape)?;
     let mut runs: Vec<Run> = Vec::new();
@@ -79,7 +90,7 @@ pub fn run(args: &EngineArgs) -> Result<(), Failure> {
 }
 
 /// Requests as they come from participants, back to back: account, length, message.
-struct Requests {
+pub(super) struct Requests {
     bytes: Vec<u8>,
     /// Where the timed part begins, in bytes, and how many requests each part has.
     timed_at: usize,
@@ -106,7 +117,7 @@ struct Writer {
 }
 
 impl Requests {
-    fn encode(tape: &Tape) -> Result<Requests, Failure> {
+    pub(super) fn encode(tape: &Tape) -> Result<Requests, Failure> {
         let config = BookConfig {
             ticks: TickTable::uniform(Price(1)),
             allocation: Allocation::PriceTime,
@@ -319,6 +330,8 @@ struct Pipeline {
     now: Nanos,
     /// Requests decoded and sequenced, not applied yet.
     inputs: Vec<Input>,
+    /// Where the log's records of a batch are written, when there is a log.
+    log: Option<Vec<u8>>,
     /// Bytes of the feed and of execution messages, not hashed yet.
     bytes: [Vec<u8>; 2],
     hashes: [Lanes; 2],
@@ -326,28 +339,29 @@ struct Pipeline {
 }
 
 impl Pipeline {
-    fn new() -> Result<Pipeline, Failure> {
+    fn new(config: Config, logs: bool) -> Result<Pipeline, Failure> {
         let instruments = [instrument()?];
         let mut pipeline = Pipeline {
-            engine: Engine::new(config()?),
+            source: Source { shard: config.shard, ..Source::default() },
+            engine: Engine::new(config),
             feed: itch::Encoder::new(&instruments, Nanos(0)),
             private: ouch::Encoder::new(&instruments, Nanos(0)),
             out: Output::with_capacity(1 << 10, 1 << 10),
-            source: Source::default(),
             now: Nanos(1),
             inputs: Vec::with_capacity(BATCH),
+            log: logs.then(|| Vec::with_capacity(2 * BATCH * size_of::<Input>())),
             bytes: [Vec::with_capacity(1 << 16), Vec::with_capacity(1 << 16)],
             hashes: [Lanes::default(); 2],
             messages: [0; 2],
         };
         pipeline.sequence(Command::new(CommandKind::StartOfDay));
-        pipeline.apply();
+        pipeline.apply()?;
         pipeline.source.gateway = GatewayId(1);
         pipeline.sequence(Command {
             user_ref: UserRefNum(7),
             ..Command::new(CommandKind::GrantIncarnation)
         });
-        pipeline.apply();
+        pipeline.apply()?;
         pipeline.source.incarnation = Incarnation(1);
         pipeline.out.clear();
         Ok(pipeline)
@@ -368,9 +382,18 @@ impl Pipeline {
     }
 
     /// Has the engine apply what is sequenced; its output collects.
-    fn apply(&mut self) {
+    fn apply(&mut self) -> Result<(), Failure> {
+        if let Some(log) = &mut self.log {
+            log.clear();
+            for input in &self.inputs {
+                let written = engine::log_file::write_input(&mut *log, input);
+                written.map_err(|error| Failure::Run(format!("the log: {error}")))?;
+            }
+            black_box(log);
+        }
         self.engine.apply_all(&self.inputs, &mut self.out, |_, _, _, _| {});
         self.inputs.clear();
+        Ok(())
     }
 
     /// Handles the requests in `bytes`.
@@ -385,7 +408,7 @@ impl Pipeline {
                 bytes = rest;
                 self.decode(account, message)?;
             }
-            self.apply();
+            self.apply()?;
             self.publish()?;
         }
         Ok(())
@@ -449,19 +472,43 @@ impl Lanes {
 }
 
 fn play(requests: &Requests, tape: &Tape) -> Result<Run, Failure> {
-    let mut pipeline = Pipeline::new()?;
+    play_in(Pipeline::new(config()?, false)?, requests, tape, || ())
+}
+
+/// One of several shards, with a log; `ready` is called before the timed part.
+pub(super) fn play_shard(
+    requests: &Requests,
+    tape: &Tape,
+    shard: u16,
+    shards: u16,
+    ready: impl FnOnce(),
+) -> Result<Run, Failure> {
+    let config = Config { shard: ShardId(shard), shards, ..config()? };
+    play_in(Pipeline::new(config, true)?, requests, tape, ready)
+}
+
+fn play_in(
+    mut pipeline: Pipeline,
+    requests: &Requests,
+    tape: &Tape,
+    ready: impl FnOnce(),
+) -> Result<Run, Failure> {
     let (prefill, timed) = requests.bytes.split_at(requests.timed_at);
-    pipeline.play(prefill)?;
-    let start = Instant::now();
+    let filled = pipeline.play(prefill);
+    // Others wait for this one, whatever became of it.
+    ready();
+    filled?;
+    let began = Instant::now();
     pipeline.play(black_box(timed))?;
-    let seconds = start.elapsed().as_secs_f64();
+    let ended = Instant::now();
+    let seconds = ended.duration_since(began).as_secs_f64();
     let counted = pipeline.engine.instrument_counters(InstrumentId(1)).unwrap_or_default();
     let expected = tape.checks.sum;
     if (counted.trades, counted.volume) != (expected.trades, expected.volume) {
         return Err(Failure::Run(format!("wrong: {counted:?}, not {expected:?}")));
     }
     let hashes = pipeline.hashes.map(|hash| hash.value());
-    Ok(Run { seconds, hashes, messages: pipeline.messages })
+    Ok(Run { seconds, began, ended, hashes, messages: pipeline.messages })
 }
 
 fn print(args: &EngineArgs, tape: &Tape, requests: &Requests, runs: &[Run]) {

@@ -21,7 +21,8 @@ const MANY_SEEDS: u64 = 1_000;
     fairbell-lab sim fuzz --seed 42          one seed again\n  \
     fairbell-lab sim fuzz --seeds 0..200 --json\n  \
     fairbell-lab sim fuzz --replicas 3 --seeds 0..500     three roots in every seed\n  \
-    fairbell-lab sim fuzz --rekey --seeds 0..200          keys are exchanged in every seed\n\n\
+    fairbell-lab sim fuzz --rekey --seeds 0..200          keys are exchanged in every seed\n  \
+    fairbell-lab sim fuzz --shards 3 --seeds 0..2000      venues of three shards\n\n\
     A seed decides tree, links, weather, clocks, faults and orders. It passes when every checker\n\
     does; docs/simulator.md lists them. From 1,000 seeds on every kind of fault has to have had an\n\
     effect at least 100 times.")]
@@ -39,6 +40,10 @@ pub struct FuzzArgs {
     /// are in clear
     #[arg(long)]
     pub rekey: bool,
+    /// Instead: venues of so many shards, their limits, operators' commands and restarts
+    #[arg(long, value_name = "N", conflicts_with_all = ["replicas", "rekey"],
+          value_parser = clap::value_parser!(u16).range(2..=types::limits::SHARDS_MAX as i64))]
+    pub shards: Option<u16>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -46,6 +51,9 @@ pub struct FuzzArgs {
 
 pub(super) fn run(args: &FuzzArgs) -> Result<(), Failure> {
     let seeds = args.seed.map_or(args.seeds.clone(), |seed| seed..seed.saturating_add(1));
+    if let Some(shards) = args.shards {
+        return super::shards::run(seeds, shards, args.json);
+    }
     let bar = progress(seeds.end - seeds.start, "scenarios");
     let of = |seed| {
         let mut scenario = Scenario::random(seed);
