@@ -512,7 +512,7 @@ fn ten_thousand_strangers_keep_no_machine_out() {
     let mut open = Vec::new();
     for number in 0..10_000 {
         let patience = Duration::from_millis(5);
-        if let Ok(stream) = TcpStream::connect_timeout(&door.into(), patience) {
+        if let Ok(stream) = TcpStream::connect_timeout(&door, patience) {
             open.push(stream);
         }
         if open.len() > 300 {

@@ -46,11 +46,14 @@ fn ports() -> u16 {
     candidates.into_iter().find(free).expect("free ports")
 }
 
+/// What ends a machine that runs, and its thread.
+type Running = (Arc<AtomicBool>, JoinHandle<Result<(), Failure>>);
+
 /// A venue of some roots and two edges, of which the operator's machine has no keys.
 struct Venue {
     dir: PathBuf,
     file: ClusterFile,
-    running: Vec<(Arc<AtomicBool>, JoinHandle<Result<(), Failure>>)>,
+    running: Vec<Running>,
     said: Arc<Mutex<Vec<String>>>,
 }
 
@@ -382,7 +385,7 @@ fn ten_thousand_wrong_tokens_are_counted_and_keep_nobody_out() {
             let (in_tls, wrong) = (&in_tls, &wrong);
             scope.spawn(move || {
                 while in_tls.fetch_add(1, Ordering::Relaxed) < IN_TLS {
-                    let why = join(crowd, "edge-2", &wrong, false).err().expect("a wrong token");
+                    let why = join(crowd, "edge-2", wrong, false).err().expect("a wrong token");
                     assert!(why.to_string().contains("not the one"), "{why}");
                 }
             });
