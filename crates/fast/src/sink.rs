@@ -2,7 +2,7 @@
 
 use crate::value::Value;
 
-/// Where decoded fields go. `field` is an index of [`Templates::fields`].
+/// Where decoded fields go. `field` is an index of [`crate::Templates::fields`].
 pub trait Sink {
     /// A message, or the part of one that a dynamic reference leads to, begins.
     fn begin(&mut self, template: u32) {

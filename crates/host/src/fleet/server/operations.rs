@@ -173,7 +173,7 @@ impl Server {
     }
 
     /// This root is to stop: if it leads, another one leads in its place before it does. Gives the line for
-    /// whoever stops it; nothing for one that does not lead. Within [`RETIRE_MAX`], and at once where there
+    /// whoever stops it; nothing for one that does not lead. Within 2 s, and at once where there
     /// is nobody to hand over to: then the others elect one when this one is gone.
     pub fn retire(&self, own: u8) -> Option<String> {
         let begun = Instant::now();
