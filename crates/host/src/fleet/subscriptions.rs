@@ -126,7 +126,44 @@ pub fn named(file: &ClusterFile, edges: &[EdgeHint]) -> Vec<EdgeLoad> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::sockopt::{
+        ip_multicast_if, ip_multicast_ttl, ipv6_multicast_hops, ipv6_multicast_if,
+    };
+
     use super::*;
+
+    #[test]
+    fn groups_go_no_further_than_the_segment_of_the_node_s_own_address() {
+        let file = |rest: &str| {
+            let text = format!(
+                "[cluster]\nname = \"lab\"\nid = \"00000000000000a7\"\nsession = \"FB12345678\"\n\
+                 midnight = \"2026-11-25\"\nvenue = \"venue.toml\"\nauthority = \"a.pem\"\n\n[[node]]\n\
+                 name = \"all\"\nroles = [\"root\", \"edge\"]\n{rest}\n"
+            );
+            ClusterFile::parse(std::path::Path::new("x.toml"), &text).expect("good")
+        };
+        let both = "groups = [\"239.1.1.3:7100\", \"[ff15::3]:7100\"]";
+        let confined = |file: &ClusterFile| {
+            let release =
+                crate::sockets::udp("[::]:0".parse().expect("an address")).expect("a port");
+            confine(file, &file.nodes[0], &release).map(|()| release)
+        };
+        let all = file(&format!("address = \"127.0.0.1\"\nalso = \"::1\"\n{both}"));
+        let release = confined(&all).expect("confined");
+        let interface =
+            interface_of(std::net::Ipv6Addr::LOCALHOST).expect("the loopback interface");
+        assert_eq!(ipv6_multicast_hops(&release).expect("set"), 1);
+        assert_eq!(ipv6_multicast_if(&release).expect("set"), interface);
+        assert_eq!(ip_multicast_ttl(&release).expect("set"), 1);
+        assert_eq!(ip_multicast_if(&release).expect("set"), std::net::Ipv4Addr::LOCALHOST);
+        // Control: an address of one version, and one that is no machine's here.
+        let why =
+            confined(&file(&format!("address = \"127.0.0.1\"\n{both}"))).expect_err("no IPv6");
+        assert!(why.to_string().contains("groups of IPv6 need an address of it"), "{why}");
+        let foreign = file("address = \"2001:db8::1\"\ngroups = [\"[ff15::3]:7100\"]");
+        let why = confined(&foreign).expect_err("an address of documentation").to_string();
+        assert!(why.contains("2001:db8::1: no interface of this machine"), "{why}");
+    }
 
     fn edge(node: u16, requests_per_s: u64, sessions: u64) -> EdgeHint {
         EdgeHint { node, sessions, requests_per_s }

@@ -222,6 +222,7 @@ fn one(args: &DrillArgs, network: &Network, kind: Kind) -> Result<Row, Failure> 
         offset_us: WRONG.0,
         drift_ppb: WRONG.1,
         seed: args.seed,
+        ipv6: false,
         disks: true,
         snapshots: false,
         programs: [args.from.clone().unwrap_or_else(|| own.clone()), own],

@@ -78,6 +78,9 @@ pub struct CloudArgs {
     /// What the paths are like: clean, table1, standard, straggler, lossy, two-zones, asymmetric
     #[arg(long, value_name = "NAME", default_value = "table1")]
     pub profile: String,
+    /// Machines have IPv6 addresses (fd77::/64) and no others in the venue's file
+    #[arg(long)]
+    pub ipv6: bool,
     /// Requests per second, all participants together
     #[arg(long, value_name = "N", default_value_t = 1_000,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -344,6 +347,7 @@ fn play(
         offset_us: args.offset_us,
         drift_ppb: args.drift_ppb,
         seed: args.seed,
+        ipv6: args.ipv6,
     };
     let mut site = Site::start(network, &plan, &dir)?;
     let nodes = site.file.nodes.len();

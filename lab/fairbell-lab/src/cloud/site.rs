@@ -2,7 +2,7 @@
 //! edges, and what is asked of the roots.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,6 +59,8 @@ pub struct Plan {
     pub drift_ppb: u64,
     /// Of offsets and drifts.
     pub seed: u64,
+    /// Addresses are of IPv6 (fd77::/64).
+    pub ipv6: bool,
     /// Roots have disks of their own, which fill and lose their power.
     pub disks: bool,
     /// Listeners may take snapshots in place of what they have not heard.
@@ -138,7 +140,11 @@ impl<'a> Site<'a> {
         ];
         for (role, word, count) in roles {
             for number in 1..=count {
-                let address = network.host(nodes.len()).v4();
+                let host = network.host(nodes.len());
+                let address = match plan.ipv6 {
+                    true => IpAddr::V6(host.v6()),
+                    false => IpAddr::V4(host.v4()),
+                };
                 let subscriber = SocketAddr::from((address, LISTENER_PORT));
                 let roles = match role {
                     NodeRole::Edge if number == 1 => vec![role, NodeRole::Snapshot],
@@ -422,7 +428,7 @@ impl<'a> Site<'a> {
             let socket = self
                 .network
                 .host(place)
-                .enter(|| UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, LISTENER_PORT)));
+                .enter(|| host::sockets::udp(SocketAddr::new(release.ip(), LISTENER_PORT)));
             let socket = socket.and_then(|socket| socket).map_err(io)?;
             let role = Role::Listener(Box::new(exchange::subscriber(&exchange, &settings)));
             of.add_node(NodeId(id), role, vec![(Channel::FEED, socket)], None).map_err(io)?;
