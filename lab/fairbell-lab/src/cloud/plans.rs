@@ -134,6 +134,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         offset_us: 10_000,
         drift_ppb: 50_000,
         seed: args.seed,
+        ipv6: false,
         disks: false,
         snapshots: true,
         programs: [own.clone(), own],
