@@ -208,7 +208,7 @@ impl ClusterFile {
     /// # Errors
     /// The first one that it does not reach, and why.
     pub fn check_ways(&self, own: &NodeEntry) -> Result<(), Failure> {
-        for other in self.nodes.iter().filter(|other| talk(own, other)) {
+        for other in self.nodes.iter().filter(|other| other.name != own.name && talk(own, other)) {
             let at = self.between(own, other, Port::Control)?;
             let covers = |ip: IpAddr| match ip {
                 IpAddr::V6(ip) => ip.is_unspecified() || at.is_ipv6(),
