@@ -112,6 +112,17 @@ impl Venue {
         self.wait("root-1", "up");
     }
 
+    /// Waits until the machine that was started last has ended by itself; why.
+    fn ended(&mut self) -> Result<(), Failure> {
+        let (_, thread) = self.running.pop().expect("started");
+        let since = Instant::now();
+        while !thread.is_finished() {
+            assert!(since.elapsed() < PATIENCE, "it goes on");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        thread.join().expect("no panic")
+    }
+
     fn operator(&self) -> Identity {
         let folder = Credentials::folder(&self.file, OPERATOR);
         let own = Credentials::read(&self.file, &folder, OPERATOR).expect("keys");
@@ -224,6 +235,9 @@ fn a_machine_joins_once_whoever_leads_and_is_a_node_like_others() {
     venue.operate(&Operation::Revoke { node: "edge-1".to_string(), generation: 1 });
     assert_eq!(venue.row("edge-1")["revoked"], 2);
     venue.wait("edge-1", "revoked");
+    // Its ports are the next one's.
+    let why = venue.ended().expect_err("it is revoked");
+    assert!(matches!(&why, Failure::Refused(text) if text.contains("revoked")), "{why}");
     assert!(venue.refused(&there, "edge-1", &token).contains("no token was given"));
     let another = venue.token("edge-1", HOUR);
     assert_eq!(join(&there, "edge-1", &another, false).expect("joined").generation, 3);
