@@ -99,7 +99,7 @@ mod tests {
         let idle = [edge(0, 0), edge(0, 0), edge(0, 0)];
         assert_eq!(spread(&idle, 7, 700), [0, 1, 2, 0, 1, 2, 0]);
         // The second one has enough to do until the first has as much.
-        assert_eq!(spread(&[edge(0, 0), edge(400, 4)], 8, 800), [0, 0, 0, 1, 0, 0, 1, 0]);
+        assert_eq!(spread(&[edge(0, 0), edge(400, 4)], 8, 800), [0, 0, 0, 0, 0, 1, 0, 1]);
         // Control: turns would have sent half of them to the busy one.
         let busy = spread(&[edge(0, 0), edge(100_000, 90)], 8, 800);
         assert_eq!(busy, [0; 8]);

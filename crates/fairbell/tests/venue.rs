@@ -343,7 +343,11 @@ fn a_plant_hears_the_venue_from_two_edges_and_goes_on_without_one() {
     let alone =
         ["subscribe", "--json", "--login", &other, "--address", &doors[1], "--duration", "13s"];
     let mut alone = start(fairbell(&[&alone[..], &tls].concat()));
-    std::thread::sleep(Duration::from_secs(1));
+    let since = Instant::now();
+    while !Path::new(&ring).exists() {
+        assert!(since.elapsed() < PATIENCE, "the plant makes no ring");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     let mut reader = start(fairbell(&[
         "feed",
         "subscribe",
