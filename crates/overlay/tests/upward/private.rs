@@ -219,7 +219,7 @@ fn a_lossless_network_needs_no_resend_and_packs_records() {
     world.check(0, 1, 1);
     let counters = world.streams.counters();
     assert_eq!((counters.records_sent, counters.records_resent), (2_000, 0));
-    assert!(counters.frames <= 2_000 / 15 + 8, "{counters:?}");
+    assert!(counters.frames <= 2_000 / 14 + 8, "{counters:?}");
 }
 
 #[test]
