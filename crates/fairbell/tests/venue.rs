@@ -36,11 +36,11 @@ fn fairbell(args: &[&str]) -> Command {
     command
 }
 
-/// The first of 48 ports that nobody has, below those that the system gives away by itself; each test
+/// The first of 49 ports that nobody has, below those that the system gives away by itself; each test
 /// looks for its own.
 fn ports(test: u16) -> u16 {
     let free = |first: &u16| {
-        (*first..first + 48).all(|port| {
+        (*first..first + 49).all(|port| {
             let at = ("0.0.0.0", port);
             TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
         })
@@ -134,13 +134,14 @@ fn subscribers_build_the_same_books_and_one_goes_on_when_its_edge_dies() {
         let args: Vec<&str> = args.chain(tls).chain(more.iter().copied()).collect();
         fairbell(&args)
     };
-    // Both edges are up once they name each other.
-    let since = Instant::now();
-    loop {
-        let output = subscribe(1, &[&doors[0]], &["--edges"]).output().expect("it runs");
+    // Both edges are up once each names both.
+    let (since, mut at_door) = (Instant::now(), 0);
+    while at_door < doors.len() {
+        let output = subscribe(1, &[&doors[at_door]], &["--edges"]).output().expect("it runs");
         let named = serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default();
         if named["edges"].as_array().is_some_and(|edges| edges.len() == 2) {
-            break;
+            at_door += 1;
+            continue;
         }
         assert!(since.elapsed() < PATIENCE, "{}", String::from_utf8_lossy(&output.stderr));
         std::thread::sleep(Duration::from_millis(300));
@@ -327,7 +328,7 @@ fn a_plant_hears_the_venue_from_two_edges_and_goes_on_without_one() {
         std::thread::sleep(Duration::from_millis(300));
     }
     let (ring, dir, killed) = (scratch.at("ring"), scratch.at("ticks"), scratch.at("killed"));
-    let desk = format!("127.0.0.1:{}", first + 47);
+    let desk = format!("127.0.0.1:{}", first + 48);
     let own = login(1);
     let serve =
         ["feed", "serve", "--json", "--login", &own, "--venue", &doors[0], "--venue", &doors[1]];
@@ -345,6 +346,8 @@ fn a_plant_hears_the_venue_from_two_edges_and_goes_on_without_one() {
     let mut alone = start(fairbell(&[&alone[..], &tls].concat()));
     let since = Instant::now();
     while !Path::new(&ring).exists() {
+        let ended = whole.0.try_wait().expect("a process").is_some();
+        assert!(!ended, "the plant: {:?}", last(&mut whole));
         assert!(since.elapsed() < PATIENCE, "the plant makes no ring");
         std::thread::sleep(Duration::from_millis(50));
     }
