@@ -44,7 +44,7 @@ pub struct StepReport {
     pub name: &'static str,
     /// What the client was asked to do.
     pub asked: &'static str,
-    /// Result.
+    /// Result of the step.
     pub status: Status,
     /// Duration, ns.
     pub took_ns: u64,

@@ -169,7 +169,7 @@ struct Seen {
     kinds: BTreeMap<String, u64>,
     /// The first complaints.
     errors: Vec<String>,
-    /// All of them.
+    /// Number of messages that could not be decoded.
     not_decoded: u64,
     delivered: u64,
     lost: u64,

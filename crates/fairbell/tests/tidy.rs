@@ -110,21 +110,7 @@ const FIXED_HASHER: &str = "BuildHasherDefault";
 
 /// Words that a file may contain nevertheless, and why.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    (
-        "lab/sim/src/venue/seeds.rs",
-        "std::thread",
-        "seeds run side by side, each world within one thread",
-    ),
-    (
-        "lab/sim/src/replicas/seeds.rs",
-        "std::thread",
-        "seeds run side by side, each group within one thread",
-    ),
-    (
-        "lab/sim/src/shards/seeds.rs",
-        "std::thread",
-        "seeds run side by side, each venue within one thread",
-    ),
+    ("lab/sim/src/seeds.rs", "std::thread", "seeds run side by side, each world within one thread"),
     (
         "lab/sim/src/cloud/seeds.rs",
         "std::thread",

@@ -28,7 +28,7 @@ pub struct Origin {
 /// Names of an account.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Account {
-    /// Number.
+    /// Number of the account, from 1.
     pub id: u16,
     /// Login.
     pub name: String,

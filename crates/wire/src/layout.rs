@@ -12,7 +12,7 @@ pub struct FieldLayout {
     pub len: usize,
     /// Type in the code.
     pub kind: &'static str,
-    /// Meaning.
+    /// What the field means, in a sentence for the page of the format.
     pub doc: &'static str,
 }
 
@@ -25,7 +25,7 @@ pub struct Layout {
     pub kind: u8,
     /// Length without optional fields, bytes.
     pub len: usize,
-    /// Meaning.
+    /// What the message means, in a sentence for the page of the format.
     pub doc: &'static str,
     /// Fields, in order.
     pub fields: &'static [FieldLayout],

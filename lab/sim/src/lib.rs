@@ -8,6 +8,7 @@ pub mod cloud;
 mod link;
 mod queue;
 pub mod replicas;
+mod seeds;
 pub mod shards;
 pub mod venue;
 mod world;

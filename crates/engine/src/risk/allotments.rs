@@ -51,7 +51,7 @@ impl AllotTotals {
 /// An order was refused for lack of a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllotWant {
-    /// Whose.
+    /// Account whose order was refused.
     pub account: AccountId,
     /// Which limit.
     pub kind: LimitKind,

@@ -36,7 +36,7 @@ impl Kind {
         Kind::ALL.into_iter().find(|&kind| kind as u8 == byte)
     }
 
-    /// All of them.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [Kind; 8] = [
         Kind::Quote,
         Kind::Trade,

@@ -28,9 +28,9 @@ pub enum Status {
     New,
     /// Open, some of it has traded.
     PartiallyFilled,
-    /// Filled.
+    /// All of its lots traded.
     Filled,
-    /// Cancelled.
+    /// Cancelled before all of it traded.
     Canceled,
     /// Ended by its own terms.
     Expired,
@@ -95,7 +95,7 @@ pub struct Execution {
     pub status: Status,
     /// The instrument.
     pub instrument: InstrumentId,
-    /// Side.
+    /// Side of the order.
     pub side: Side,
     /// Type of the order.
     pub order_type: OrderType,

@@ -25,7 +25,7 @@ pub struct MarketDataRequest<'a> {
     pub wanted: [bool; 3],
     /// Updates are to be whole refreshes.
     pub full: bool,
-    /// Instruments.
+    /// Instruments that the request names.
     pub instruments: Vec<InstrumentId>,
 }
 
@@ -150,9 +150,9 @@ pub fn write_refusal(id: &[u8], refusal: MarketDataRefusal, writer: &mut Writer<
 /// One price level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Level {
-    /// Side.
+    /// Side of the book that the level is on.
     pub side: Side,
-    /// Price.
+    /// Price of the level.
     pub price: Price,
     /// Displayed quantity, lots.
     pub qty: Qty,
@@ -181,7 +181,7 @@ fn entry_type(side: Side) -> u8 {
 pub struct Print {
     /// Match number, MDEntryID(278).
     pub match_number: MatchNumber,
-    /// Price.
+    /// Price of the trade.
     pub price: Price,
     /// Quantity, lots.
     pub qty: Qty,

@@ -20,7 +20,7 @@ pub struct Terms {
     pub cl_ord_id: ClOrdId,
     /// The instrument.
     pub instrument: InstrumentId,
-    /// Side.
+    /// Side of the order.
     pub side: Side,
     /// Type of the order.
     pub order_type: OrderType,

@@ -48,7 +48,7 @@ impl std::error::Error for DictionaryError {}
 pub struct FieldDef {
     /// Tag number.
     pub tag: u32,
-    /// Name.
+    /// Name of the field in the specification.
     pub name: String,
     /// Data type.
     pub kind: Kind,
@@ -125,7 +125,7 @@ impl Block {
 pub struct MessageDef {
     /// MsgType(35).
     pub msg_type: String,
-    /// Name.
+    /// Name of the message in the specification.
     pub name: String,
     /// Whether it belongs to the session layer.
     pub admin: bool,

@@ -1,11 +1,6 @@
-//! Many seeds on some threads, each venue within one of them.
+//! Many seeds of venues of several shards.
 
-use std::any::Any;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use super::{Counts, Options, Report, run};
 
@@ -46,33 +41,13 @@ pub fn run_seeds(
     options: &Options,
     progress: &(impl Fn(u64, u64) + Sync),
 ) -> Summary {
-    let (next, summary) = (AtomicU64::new(seeds.start), Mutex::new(Summary::default()));
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                return;
-            }
-            let report = catch_unwind(AssertUnwindSafe(|| run(seed, options)));
-            let report = report.unwrap_or_else(|panic| panicked(seed, panic.as_ref()));
-            let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-            summary.add(report);
-            let (done, failed) = (summary.seeds, summary.failed);
-            drop(summary);
-            progress(done, failed);
-        }
+    let panicked = |seed, text: &str| {
+        let failed = Some(format!("panic: {text}"));
+        Report { seed, failed, counts: Counts::default(), digest: 0 }
     };
-    thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
-            scope.spawn(work);
-        }
-    });
-    summary.into_inner().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn panicked(seed: u64, panic: &(dyn Any + Send)) -> Report {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-    let failed = Some(format!("panic: {text}"));
-    Report { seed, failed, counts: Counts::default(), digest: 0 }
+    let add = |summary: &mut Summary, report| {
+        summary.add(report);
+        (summary.seeds, summary.failed)
+    };
+    crate::seeds::sum(seeds, threads, |seed| run(seed, options), panicked, add, progress)
 }

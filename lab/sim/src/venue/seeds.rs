@@ -1,14 +1,6 @@
-//! Many seeds on a few threads. Each seed is a world of its own; threads share nothing but the
-//! counter of seeds and the summary.
+//! Many seeds of whole exchanges.
 
-use std::{
-    ops::Range,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::ops::Range;
 
 use super::rekey::RekeyFigures;
 use super::report::{Checker, Failure, Figures, SeedReport};
@@ -52,37 +44,17 @@ pub fn run_each(
     again: &(dyn Fn(u64) -> String + Sync),
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Summary {
-    let (next, summary) = (AtomicU64::new(seeds.start), Mutex::new(Summary::default()));
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                return;
-            }
-            let report = catch_unwind(AssertUnwindSafe(|| run(seed)))
-                .unwrap_or_else(|panic| panicked(seed, panic.as_ref(), again(seed)));
-            let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-            summary.add(report);
-            let (done, failed) = (summary.seeds, summary.failed);
-            drop(summary);
-            progress(done, failed);
-        }
+    let panicked = |seed, text: &str| {
+        let reason = format!("panic: {text}");
+        let failures = vec![Failure { checker: Checker::Sound, reason }];
+        let (figures, rekeys) = (Figures::default(), RekeyFigures::default());
+        SeedReport { seed, failures, figures, rekeys, event_hash: 0, again: again(seed) }
     };
-    std::thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
-            scope.spawn(work);
-        }
-    });
-    summary.into_inner().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn panicked(seed: u64, panic: &(dyn std::any::Any + Send), again: String) -> SeedReport {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-    let reason = format!("panic: {text}");
-    let failures = vec![Failure { checker: Checker::Sound, reason }];
-    let (figures, rekeys) = (Figures::default(), RekeyFigures::default());
-    SeedReport { seed, failures, figures, rekeys, event_hash: 0, again }
+    let add = |summary: &mut Summary, report| {
+        summary.add(report);
+        (summary.seeds, summary.failed)
+    };
+    crate::seeds::sum(seeds, threads, run, panicked, add, progress)
 }
 
 #[cfg(test)]

@@ -19,31 +19,31 @@ const KINDS: u64 = 64;
 /// Messages of a slice that a tree is judged by.
 const JUDGED: usize = 64;
 
-/// Who may stand where.
+/// Machines that may have a place in the tree.
 #[derive(Clone, Debug)]
 pub struct Pool {
     /// The machine of the root that leads.
     pub root: u16,
     /// Proxies with a place, and those that stand by and answer, with their machines.
     pub proxies: Vec<(NodeId, u16)>,
-    /// Those of them that answer.
+    /// Proxies of these that answer probes.
     pub answer: Vec<NodeId>,
     /// Edges that answer, with their machines, in the order of their numbers.
     pub edges: Vec<(NodeId, u16)>,
 }
 
-/// What is planned.
+/// Input of a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// The present tree.
     pub tree: &'a Tree,
-    /// Who may stand where.
+    /// Machines that may have a place in the tree.
     pub pool: &'a Pool,
-    /// Their delays.
+    /// Measured one-way delays between them.
     pub delays: &'a Measuring,
-    /// How.
+    /// Settings of the plan.
     pub settings: &'a PlanSettings,
-    /// Fixes all draws.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Only places at and below this proxy may change.
     pub subtree: Option<NodeId>,
@@ -56,13 +56,13 @@ pub struct Wanted<'a> {
 /// A tree that there could be.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// What there is to say of it. Machines are not named yet.
+    /// Figures of the tree, without the names of its machines.
     pub line: TreeLine,
-    /// Who stands where; `None` for a machine that there is not yet.
+    /// Node at each place; `None` for a machine that does not exist yet.
     pub nodes: Vec<Option<NodeId>>,
 }
 
-/// All of them.
+/// Trees that a plan compares, and what it finds of the best one.
 #[derive(Clone, Debug)]
 pub struct Forest {
     /// Trees, the one that is predicted to be quickest first.
