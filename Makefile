@@ -11,7 +11,7 @@ CHECKED := cargo run --locked --package fairbell-lab --
 MEASURED := cargo run --locked --release --package fairbell-lab --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench bench-book bench-peers bench-transports referee replay-check stress cloud drill soak mutate mutations coverage lint interop sim fix-acceptance setup sample
+.PHONY: help run test tests format bench bench-book bench-peers bench-transports referee replay-check stress cloud drill soak mutate mutations coverage lint interop sim fix-acceptance setup sample
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' \
@@ -82,8 +82,13 @@ mutations: setup ## ten million faulty messages into each decoder and session
 coverage: setup ## branches that a slice of the mutations reaches in each decoder
 	scripts/coverage $(ARGS)
 
-lint: setup ## formatting, clippy, documentation and licences, all without a warning
+tests: sample ## compile what `make test` runs
+	cargo test --locked --workspace --no-run
+
+format: setup ## is everything formatted?
 	cargo fmt --all --check
+
+lint: format ## formatting, clippy, documentation and licences, all without a warning
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --locked --workspace --no-deps --quiet
 	python3 scripts/licences.py
