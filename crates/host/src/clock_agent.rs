@@ -162,9 +162,11 @@ impl KeptClock {
         let raw = self.raw(process);
         let reading = state.agent.reading(raw);
         let reading = reading.unwrap_or(ClockReading { now: raw, bound_ns: UNKNOWN_NS });
-        // The first correction may say that it is earlier than somebody has read.
+        // The first correction may say that it is earlier than somebody has read: until that time comes the
+        // reading stays, and is wrong by what it is ahead.
         state.last = state.last.max(reading.now);
-        ClockReading { now: state.last, ..reading }
+        let ahead_ns = state.last.since(reading.now);
+        ClockReading { now: state.last, bound_ns: reading.bound_ns.saturating_add(ahead_ns) }
     }
 
     fn call(
@@ -279,7 +281,8 @@ mod tests {
         assert!(kept.rekey(guard(1)) && !kept.rekey(guard(1)) && kept.rekey(guard(2)));
         let late = kept.look(|| Nanos(2_000)).1;
         assert_eq!((late.now, late.bound_ns), (Nanos(2_000), UNKNOWN_NS));
-        assert_eq!(kept.look(|| Nanos(1_000)).1.now, late.now);
+        let stays = ClockReading { now: late.now, bound_ns: UNKNOWN_NS + 1_000 };
+        assert_eq!(kept.look(|| Nanos(1_000)).1, stays, "ahead by 1,000 ns");
     }
 
     #[test]

@@ -5,6 +5,10 @@
 //! error among those that followed it goes on in its place; where none did, the one that leads.
 //! Appointments have numbers: the term of whoever appoints, and a count within it, so that a
 //! replica that leads no more is not listened to.
+//!
+//! A reference gives its free-running clock, corrected by what it knew when it was appointed. A process that
+//! was started again does not know that, so it is not told that it is the reference: all others would follow
+//! it over the difference.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -29,6 +33,8 @@ pub struct References {
     connected: BTreeMap<u16, Said>,
     /// The last one that anybody said it follows, or that was appointed here.
     newest: Followed,
+    /// The newest one was appointed here with no time to go on from, and has not said yet that it gives it.
+    begins: bool,
     /// The term in which this replica leads, and since when it does or the reference is away.
     term: u64,
     since: Option<Instant>,
@@ -39,7 +45,10 @@ impl References {
     pub fn hear(&mut self, number: u16, follows: Followed, bound_ns: u64) {
         self.connected.insert(number, Said { follows, bound_ns });
         if follows.epoch > self.newest.epoch {
-            self.newest = follows;
+            (self.newest, self.begins) = (follows, false);
+        }
+        if number == self.newest.number && follows == self.newest {
+            self.begins = false;
         }
     }
 
@@ -48,9 +57,19 @@ impl References {
         self.connected.remove(&number);
     }
 
-    /// The reference to follow; of number 0 as long as there is none.
+    /// The last appointment; of number 0 as long as there is none.
     pub fn newest(&self) -> Followed {
         self.newest
+    }
+
+    /// What the connected machine `number` is to be told that it follows: the last appointment, or nothing
+    /// ([`Followed::default`]) where it is the reference and has been started again since.
+    pub fn to_tell(&self, number: u16) -> Followed {
+        let knows = self.connected.get(&number).is_some_and(|said| said.follows.epoch > 0);
+        match number != self.newest.number || knows || self.begins {
+            true => self.newest,
+            false => Followed::default(),
+        }
     }
 
     /// Looks whether another reference is wanted, and appoints it: in `term` the machine numbered
@@ -76,7 +95,8 @@ impl References {
             return false;
         }
         let since = *self.since.get_or_insert(now);
-        let nobody_to_wait_for = fresh && epoch == 0;
+        let only_root = roots == [number] && self.connected.contains_key(&number);
+        let nobody_to_wait_for = (fresh && epoch == 0) || only_root;
         if !nobody_to_wait_for && now.duration_since(since) < PATIENCE {
             return false;
         }
@@ -87,6 +107,7 @@ impl References {
         let best = self.connected.iter().filter(|(at, _)| **at != number).filter_map(fit).min();
         let number = best.map_or(leader, |(_, at)| at);
         self.newest = Followed { number, epoch: (term << 16).max(epoch + 1) };
+        self.begins = best.is_none();
         self.since = Some(now);
         true
     }
@@ -161,8 +182,12 @@ mod tests {
                 true => trial.of.leave(1),
                 false => trial.of.hear(1, Followed::default(), UNKNOWN_NS),
             }
+            assert_eq!(trial.of.to_tell(2), trial.of.newest());
+            // Without the time that it gave it is not to go on giving it.
+            assert_eq!(trial.of.to_tell(1), Followed::default());
             let second = trial.on(2_100, 7, 3).expect("appointed");
             assert_eq!(second, Followed { number: 2, epoch: 7 << 16 });
+            assert_eq!((1..=3).map(|n| trial.of.to_tell(n)).collect::<Vec<_>>(), [second; 3]);
             trial.all_follow(second);
             assert_eq!(trial.on(9_000, 7, 3), None);
             // In the same term the count goes on; nobody's clock is taken that does not follow.
@@ -172,6 +197,25 @@ mod tests {
             let third = trial.on(2_100, 7, 3).expect("appointed");
             assert_eq!(third, Followed { number: 3, epoch: (7 << 16) + 1 });
         }
+    }
+
+    #[test]
+    fn one_that_begins_is_told_until_it_has_said_so_and_not_after_it_was_started_again() {
+        let mut trial = Trial::new();
+        trial.of.hear(2, Followed::default(), UNKNOWN_NS);
+        assert!(trial.of.look(trial.now, (3, 2), &ROOTS, true));
+        let first = trial.of.newest();
+        // Connected again before it heard of it.
+        trial.of.leave(2);
+        trial.of.hear(2, Followed::default(), UNKNOWN_NS);
+        assert_eq!(trial.of.to_tell(2), first);
+        trial.of.hear(2, first, 0);
+        trial.of.hear(2, Followed::default(), UNKNOWN_NS);
+        assert_eq!(trial.of.to_tell(2), Followed::default());
+        // The only root goes on at once, as another reference.
+        let now = trial.now;
+        assert!(trial.of.look(now, (3, 2), &[2], false));
+        assert_eq!(trial.of.to_tell(2), Followed { number: 2, epoch: first.epoch + 1 });
     }
 
     #[test]

@@ -630,7 +630,7 @@ impl Server {
                 write(sealed, &FromRoot::Keys(keys.map_err(std::io::Error::other)?))?;
                 known.epoch = newest;
             }
-            let reference = lock(&self.references).newest();
+            let reference = lock(&self.references).to_tell(caller.number);
             if reference != followed {
                 write(sealed, &FromRoot::Reference(reference))?;
                 followed = reference;

@@ -184,6 +184,9 @@ fn target(kind: Kind, site: &Site<'_>, time: usize) -> String {
         Kind::None | Kind::Rotate | Kind::Upgrade => String::new(),
         Kind::ZoneLost => format!("zone-{}", time % ZONES + 1),
         Kind::Lead => "next".to_string(),
+        // Each proxy in turn leaves the tree, and takes its place again.
+        Kind::Replace if time.is_multiple_of(2) => of(&proxies, time / 2),
+        Kind::Replace => of(&named(NodeRole::Standby).collect::<Vec<_>>(), 0),
         Kind::OldDisk => of(&roots, time),
         Kind::DiskFull if time.is_multiple_of(2) => "leader".to_string(),
         Kind::DiskFull => of(&roots, time / 2),
@@ -201,12 +204,14 @@ fn target(kind: Kind, site: &Site<'_>, time: usize) -> String {
 
 /// One kind of fault, in a venue of its own.
 fn one(args: &DrillArgs, network: &Network, kind: Kind) -> Result<Row, Failure> {
+    // Only where one is to come for another: by itself none does.
+    let standby = u32::from(kind == Kind::Replace);
     let shape = Shape {
-        standby: 0,
+        standby,
         name: MAIN,
         depth: args.depth,
         hedge: 1,
-        edges: edges(args.hosts, ZONES as u32, (args.depth, args.fanout))?,
+        edges: edges(args.hosts - standby, ZONES as u32, (args.depth, args.fanout))?,
         fanout: args.fanout,
         segment_mib: SMALL_MIB,
         asymmetry_us: STARTING_US,

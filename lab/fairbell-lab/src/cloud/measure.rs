@@ -51,14 +51,23 @@ impl Look {
     }
 }
 
+/// A root while its clock was the one that all followed.
+struct Reference {
+    epoch: u64,
+    place: usize,
+    /// CLOCK_MONOTONIC when it was first seen to follow itself, ns.
+    since: i128,
+    /// Its clock as long as it was seen to: a process that was started again is none any more.
+    looks: Vec<Look>,
+}
+
 /// What was seen of the clocks of a run.
 #[derive(Default)]
 pub struct Clocks {
     /// By place, in order of time.
     looks: BTreeMap<usize, Vec<Look>>,
-    /// References, in the order of their appointments: epoch, place, and CLOCK_MONOTONIC when it was
-    /// first seen to follow itself.
-    references: Vec<(u64, usize, i128)>,
+    /// In the order of their appointments.
+    references: Vec<Reference>,
     /// The system's clock less CLOCK_MONOTONIC, ns.
     base: i128,
 }
@@ -87,11 +96,18 @@ impl Clocks {
             return;
         }
         let (clock, bound) = (health.clock_now_ns, health.clock_bound_ns);
-        known.push(Look { clock, offset, bound });
-        let (epoch, is_own) =
-            (health.follows.epoch, usize::from(health.follows.number) == place + 1);
-        if is_own && self.references.last().is_none_or(|(last, ..)| *last < epoch) {
-            self.references.push((epoch, *place, monotonic));
+        let look = Look { clock, offset, bound };
+        known.push(look);
+        let (place, epoch) = (*place, health.follows.epoch);
+        if usize::from(health.follows.number) != place + 1 {
+            return;
+        }
+        if self.references.last().is_none_or(|last| last.epoch < epoch) {
+            let looks = Vec::new();
+            self.references.push(Reference { epoch, place, since: monotonic, looks });
+        }
+        if let Some(last) = self.references.last_mut().filter(|last| last.epoch == epoch) {
+            last.looks.push(look);
         }
     }
 
@@ -100,17 +116,19 @@ impl Clocks {
         self.references.len()
     }
 
-    /// Place of the reference at a time; the first root where nobody keeps the clocks.
-    fn reference(&self, monotonic: i128) -> usize {
-        let after = self.references.partition_point(|(.., since)| *since <= monotonic);
-        self.references.get(after.saturating_sub(1)).map_or(0, |(_, place, _)| *place)
+    /// Place of the reference at a time and the looks at it; the first root where nobody keeps the clocks.
+    fn reference(&self, monotonic: i128) -> (usize, &[Look]) {
+        let after = self.references.partition_point(|of| of.since <= monotonic);
+        let of = self.references.get(after.saturating_sub(1));
+        let first = || self.looks.get(&0).map_or(&[][..], Vec::as_slice);
+        of.map_or_else(|| (0, first()), |of| (of.place, &of.looks))
     }
 
     /// What the reference's clock was ahead of CLOCK_MONOTONIC at a time, ns: it changes evenly between
     /// two looks, and before the first and after the last. And the error that it claimed itself, which is
     /// above zero for a while after another one was followed.
     fn truth(&self, monotonic: i128) -> Option<(i128, u64)> {
-        let known = self.looks.get(&self.reference(monotonic))?;
+        let (_, known) = self.reference(monotonic);
         let after = known.partition_point(|look| look.monotonic() <= monotonic);
         let last = after.clamp(1, known.len().saturating_sub(1).max(1));
         let first = known.get(last - 1)?;
@@ -127,7 +145,7 @@ impl Clocks {
         all.filter_map(|(place, look)| {
             let monotonic = look.monotonic();
             let (truth, doubt) =
-                self.truth(monotonic).filter(|_| self.reference(monotonic) != place)?;
+                self.truth(monotonic).filter(|_| self.reference(monotonic).0 != place)?;
             Some((place, look.error(truth), look.bound.saturating_add(doubt)))
         })
     }
@@ -337,6 +355,8 @@ fn gap(heard: FeedSeq, end: FeedSeq, joined: Option<Joined>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use host::fleet::messages::{Followed, Health};
+
     use super::*;
 
     fn look(clock: u64, offset: i128, bound: u64) -> Look {
@@ -355,12 +375,44 @@ mod tests {
         let next = [look(2_050, 50, 60), look(3_050, 50, 30), look(4_150, 150, 30)];
         let third = [look(2_500, 0, 5), look(3_580, 80, 5)];
         let mut clocks = seen(&[(0, &own), (1, &next), (2, &third)]);
-        clocks.references = vec![(7, 0, 500), (9, 1, 3_000)];
+        let of = |epoch, place, since, looks: &[Look]| Reference {
+            epoch,
+            place,
+            since,
+            looks: looks.to_vec(),
+        };
+        clocks.references = vec![of(7, 0, 500, &own), of(9, 1, 3_000, &next[1..])];
         // At 2,500 against the first, at 3,500 against the second, which is 100 ahead by then.
         let judged: Vec<_> = clocks.judged().filter(|(place, ..)| *place == 2).collect();
         assert_eq!(judged, [(2, 0, 5), (2, 20, 35)]);
         assert_eq!(clocks.beyond(), []);
         assert_eq!(clocks.correct_common(Nanos(3_500), Nanos(3_600)), Some(Nanos(3_500)));
+    }
+
+    #[test]
+    fn a_reference_that_was_started_again_is_no_truth() {
+        let mut clocks = Clocks::default();
+        let say = |clocks: &mut Clocks,
+                   place,
+                   monotonic_ns: u64,
+                   (ahead, clock_bound_ns),
+                   (number, epoch)| {
+            let clock_now_ns = monotonic_ns + ahead;
+            let follows = Followed { number, epoch };
+            let health =
+                Health { monotonic_ns, clock_now_ns, clock_bound_ns, follows, ..Health::default() };
+            clocks.take(&Sample { place, health });
+        };
+        for time in [1_000, 2_000] {
+            say(&mut clocks, 0, time, (100, 0), (1, 7));
+            say(&mut clocks, 1, time, (105, 10), (1, 7));
+        }
+        // Its free-running clock is 900 ahead, and nobody follows that.
+        say(&mut clocks, 0, 3_000, (900, 5_000), (0, 0));
+        say(&mut clocks, 1, 3_000, (108, 10), (1, 7));
+        assert_eq!(clocks.beyond(), []);
+        say(&mut clocks, 1, 4_000, (111, 10), (1, 7));
+        assert_eq!(clocks.beyond(), [(1, 11, 10)]);
     }
 
     #[test]

@@ -114,6 +114,8 @@ pub struct Standing {
     pub leader: usize,
     /// Nodes that are up.
     pub up: Vec<Sample>,
+    /// By place: what a node is, as `fairbell cluster status` says it.
+    pub is: Vec<String>,
     /// By root: positions of the log that it lacks.
     pub behind: Vec<u64>,
 }
@@ -382,20 +384,35 @@ impl<'a> Site<'a> {
     /// # Errors
     /// It is not.
     pub fn wait_for(&self, place: usize, patience: Duration) -> Result<(), Failure> {
-        let since = Instant::now();
+        let (since, root) = (Instant::now(), self.root_at(place));
+        let mut last = "no root answers".to_string();
         while since.elapsed() < patience {
-            let back = |standing: &Standing| {
-                let root = self.places(NodeRole::Root).iter().position(|root| *root == place);
-                let has = root.is_none_or(|root| standing.behind[root] <= BEHIND_MAX);
-                has && standing.up.iter().any(|sample| sample.place == place)
-            };
-            if self.standing().is_ok_and(|standing| back(&standing)) {
-                return Ok(());
+            match self.standing() {
+                Ok(Standing { up, behind, is, .. }) => {
+                    let lacks = root.map_or(0, |root| behind[root]);
+                    if lacks <= BEHIND_MAX && up.iter().any(|sample| sample.place == place) {
+                        return Ok(());
+                    }
+                    let is = is.get(place).map_or("", |is| &is[..]);
+                    last = match root {
+                        Some(_) => format!("{is}, lacks {lacks} positions of the log"),
+                        None => is.to_string(),
+                    };
+                }
+                Err(why) => last = why.to_string(),
             }
             std::thread::sleep(Duration::from_millis(100));
         }
         let (name, dir) = (&self.file.nodes[place].name, self.dir.display());
-        Err(Failure::Run(format!("{name} does not come back: see {dir}/{name}.log")))
+        let seconds = patience.as_secs();
+        Err(Failure::Run(format!(
+            "{name} does not come back within {seconds} s ({last}): see {dir}/{name}.log"
+        )))
+    }
+
+    /// Which root, from 0, the node at a place is.
+    fn root_at(&self, place: usize) -> Option<usize> {
+        self.places(NodeRole::Root).iter().position(|root| *root == place)
     }
 
     /// Listeners beside the edges, with the books they build.
@@ -498,7 +515,9 @@ impl<'a> Site<'a> {
         let mut behind: Vec<u64> = list(&data["behind"]).iter().map(lacks).collect();
         // An older program does not say.
         behind.resize(self.places(NodeRole::Root).len(), 0);
+        let is = list(&data["nodes"]);
         Ok(Standing {
+            is: is.iter().map(|row| row["is"].as_str().unwrap_or_default().to_string()).collect(),
             leader: usize::try_from(data["leader"].as_u64().unwrap_or(0)).unwrap_or(0),
             up: list(&data["nodes"]).into_iter().enumerate().filter_map(sample).collect(),
             behind,
