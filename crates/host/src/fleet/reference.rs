@@ -1,6 +1,6 @@
 //! Whose clock the machines of a venue follow: the replica that leads appoints a root.
 //!
-//! A reference stays as long as its process is connected. When that is away for two seconds, or was
+//! A reference stays as long as its process is connected. When that is away for two seconds, or is back but was
 //! started again and so knows nothing of the time that it gave, the root whose clock claims the least
 //! error among those that followed it goes on in its place; where none did, the one that leads.
 //! Appointments have numbers: the term of whoever appoints, and a count within it, so that a
@@ -95,16 +95,18 @@ impl References {
             return false;
         }
         let since = *self.since.get_or_insert(now);
-        let only_root = roots == [number] && self.connected.contains_key(&number);
-        let nobody_to_wait_for = (fresh && epoch == 0) || only_root;
-        if !nobody_to_wait_for && now.duration_since(since) < PATIENCE {
-            return false;
-        }
         let fit = |(at, said): (&u16, &Said)| {
             let knows = said.follows.epoch == epoch && said.bound_ns < UNKNOWN_NS;
             (epoch > 0 && knows && roots.contains(at)).then_some((said.bound_ns, *at))
         };
         let best = self.connected.iter().filter(|(at, _)| **at != number).filter_map(fit).min();
+        let said = self.connected.get(&number).filter(|_| !self.begins);
+        let was_restarted = epoch > 0 && said.is_some_and(|said| said.follows.epoch == 0);
+        let nobody_to_wait_for =
+            (fresh && epoch == 0) || (was_restarted && (best.is_some() || roots == [number]));
+        if !nobody_to_wait_for && now.duration_since(since) < PATIENCE {
+            return false;
+        }
         let number = best.map_or(leader, |(_, at)| at);
         self.newest = Followed { number, epoch: (term << 16).max(epoch + 1) };
         self.begins = best.is_none();
@@ -185,7 +187,8 @@ mod tests {
             assert_eq!(trial.of.to_tell(2), trial.of.newest());
             // Without the time that it gave it is not to go on giving it.
             assert_eq!(trial.of.to_tell(1), Followed::default());
-            let second = trial.on(2_100, 7, 3).expect("appointed");
+            let patience = if gone { 2_100 } else { 50 };
+            let second = trial.on(patience, 7, 3).expect("appointed");
             assert_eq!(second, Followed { number: 2, epoch: 7 << 16 });
             assert_eq!((1..=3).map(|n| trial.of.to_tell(n)).collect::<Vec<_>>(), [second; 3]);
             trial.all_follow(second);
