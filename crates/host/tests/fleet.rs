@@ -13,7 +13,7 @@ use host::failure::Failure;
 use host::fleet::client::Identity;
 use host::fleet::credentials::{self, Credentials, OPERATOR};
 use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, Port};
-use host::fleet::messages::{FromRoot, Operation, Reader};
+use host::fleet::messages::{Followed, FromNode, FromRoot, Operation, Reader, write};
 use host::fleet::node::{self, NodeOptions};
 use host::subscriber::Session;
 use net::Clock;
@@ -326,6 +326,30 @@ fn stopped(venue: &mut Venue, name: &str) -> Vec<String> {
     let said = Arc::clone(&machine.said);
     venue.ended(name).expect("it was told to");
     said.lock().expect("unpoisoned").clone()
+}
+
+#[test]
+fn operators_who_ask_at_once_are_all_answered() {
+    let mut venue = Venue::new("status");
+    venue.start("root-1");
+    venue.wait("root-1", "up");
+    let operator = venue.operator();
+    std::thread::scope(|scope| {
+        let ask = || {
+            let mut sealed = operator.open(1, Followed::default()).expect("it answers");
+            let mut reader = Reader::default();
+            for number in 0..3_000 {
+                write(&mut sealed, &FromNode::Operate(Operation::Status)).expect("asked");
+                let since = Instant::now();
+                let answer = || reader.next::<FromRoot>(&mut sealed).expect("connected");
+                let answered = std::iter::repeat_with(answer).find_map(|answer| {
+                    (answer.is_some() || since.elapsed() > PATIENCE).then_some(answer.is_some())
+                });
+                assert_eq!(answered, Some(true), "question {number}");
+            }
+        };
+        (0..4).for_each(|_| drop(scope.spawn(ask)));
+    });
 }
 
 #[test]

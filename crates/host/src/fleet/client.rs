@@ -98,7 +98,10 @@ impl Identity {
     }
 
     /// A connection to a replica, past its gate and TLS, with the hello sent.
-    fn open(&self, replica: u8, follows: Followed) -> Result<Sealed, Failure> {
+    ///
+    /// # Errors
+    /// No such root; it is not reached; it refuses these keys.
+    pub fn open(&self, replica: u8, follows: Followed) -> Result<Sealed, Failure> {
         let none = || Failure::Run(format!("there is no root {replica}"));
         let node = self.root(replica).ok_or_else(none)?;
         let failed = |error: std::io::Error| Failure::Run(format!("{}: {error}", node.name));

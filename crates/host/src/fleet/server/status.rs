@@ -110,7 +110,9 @@ impl Server {
     pub(super) fn status(&self) -> FromRoot {
         let standing = self.standing();
         let epoch = standing.nodes.key_epoch();
-        let (heard, generations) = (lock(&self.heard), lock(&self.generations));
+        // One after the other: two operators who ask at once must not wait for each other.
+        let generations = lock(&self.generations).clone();
+        let heard = lock(&self.heard);
         let tree = standing.nodes.tree();
         let replaced = tree.replaced.iter().map(|(old, new)| {
             (self.machine(NodeId(*old)).to_string(), self.machine(NodeId(*new)).to_string())
