@@ -6,12 +6,13 @@
 //! checked, and the restored state must give the very same bytes again.
 
 use types::{
-    Digest, NewOrder, ORDER_HIDDEN, OrderType, Phase, Price, SelfTrade, Side, TimeInForce,
-    limits::PRICE_MAX,
+    Digest, NewOrder, ORDER_HIDDEN, OrderType, Phase, Price, SelfTrade, Side, TickTable,
+    TimeInForce, limits::PRICE_MAX,
 };
 
 use crate::books::{BookConfig, Books, Capacity, Silence};
 use crate::check::Fault;
+use crate::ladder::Ladder;
 use crate::order::{Home, Kind, NOWHERE, Order};
 
 const ALL_MAGIC: u64 = u64::from_le_bytes(*b"FBBOOKS2");
@@ -371,6 +372,39 @@ impl Books {
         (market.phase, market.last, market.reference) = (Phase::Closed, 0, 0);
         market.collar = None;
         market.settle_fast();
+    }
+
+    /// Gives a book another tick table: its orders stay as they are, with references and priority,
+    /// and so does all else of it. False, with nothing changed, when one of their prices is no
+    /// multiple of the smallest step.
+    pub fn set_ticks(&mut self, book: u16, ticks: TickTable) -> bool {
+        let unit = crate::ladder::unit_of(&ticks);
+        let fits = |order: &Order| {
+            let stop = order.trigger_price().unwrap_or_default();
+            [order.price(), order.limit(), stop].iter().all(|price| price.0 % unit == 0)
+        };
+        let Some(market) = self.market(book) else { return false };
+        if market.ticks == ticks {
+            return true;
+        }
+        if !self.all_orders(book).all(fits) {
+            return false;
+        }
+        let mut bytes = Vec::new();
+        self.write_book(book, &mut bytes);
+        self.remove_book(book);
+        let levels = self.shared.capacity.levels;
+        if let Some(market) = self.markets.get_mut(usize::from(book)) {
+            market.ticks = ticks;
+            market.ladders = [Side::Buy, Side::Sell].map(|side| Ladder::new(side, &ticks, levels));
+        }
+        let mut source = Source { bytes: &bytes };
+        let magic = source.word().expect("written just now");
+        assert_eq!(magic, ONE_MAGIC, "written just now");
+        let orders = self.read_market(book, &mut source).expect("written just now");
+        self.place_all(book, orders).expect("each order has the place it had");
+        debug_assert_eq!(self.check(), Ok(()));
+        true
     }
 
     fn refs(&self) -> impl Iterator<Item = u64> + '_ {

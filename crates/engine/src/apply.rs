@@ -18,7 +18,7 @@ use crate::trades::Trades;
 
 /// Version of the rules: engines of different versions may answer the same input differently, so
 /// logs and snapshots carry it.
-pub const RULES_VERSION: u32 = 7;
+pub const RULES_VERSION: u32 = 8;
 
 /// What became of an input. Only [`Applied::Done`] has output of its own; orders that end with the
 /// input's time are told of before that, whatever becomes of it.
@@ -116,7 +116,7 @@ impl Engine {
             risk: Risk::new(&config),
             ids,
             trades: Trades::new(config.trades_kept),
-            feed: Feed(FeedSeq(1)),
+            feed: Feed { next: FeedSeq(1), silent: false },
             counters: Counters::new(config.instruments.len()),
             staged: Vec::new(),
             detached: None,
@@ -158,7 +158,7 @@ impl Engine {
         if out.market.len() > told
             && let Some((last, _)) = out.market.last()
         {
-            assert!(last.0 + 1 == self.feed.0.0, "positions of the feed are dense");
+            assert!(last.0 + 1 == self.feed.next.0, "positions of the feed are dense");
         }
     }
 
@@ -320,7 +320,7 @@ impl Clone for Engine {
     fn clone(&self) -> Engine {
         let mut bytes = Vec::new();
         self.books.write_snapshot(&mut bytes);
-        let books = Books::read_snapshot(&self.config.books(), self.config.book, &bytes);
+        let books = Books::read_snapshot(&self.book_configs(), self.config.book, &bytes);
         let books = books.expect("a snapshot written just now");
         assert_eq!(books.len(), self.books.len());
         assert_eq!(books.next_expiry(), self.books.next_expiry());
@@ -380,7 +380,7 @@ mod tests {
     #[should_panic(expected = "positions of the feed are dense")]
     fn control_a_position_without_its_event_is_found() {
         let (mut engine, out) = engine();
-        engine.feed.0.0 += 1;
+        engine.feed.next.0 += 1;
         engine.assert_feed_follows(0, &out);
     }
 

@@ -31,6 +31,7 @@ mod day;
 mod engine_events;
 pub mod explain;
 mod image;
+mod listing;
 mod lives;
 pub mod log;
 pub mod log_file;

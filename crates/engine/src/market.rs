@@ -26,7 +26,13 @@ pub(crate) struct Market {
     pub(crate) extensions: u32,
     /// Whether this shard has it.
     pub(crate) held: bool,
-    ticks: TickTable,
+    pub(crate) ticks: TickTable,
+    /// A tick that took the place of the configured table at a roll; 0: none has.
+    own_tick: Price,
+    /// What the next roll brings: the tick; 0: the one there is.
+    pub(crate) next_tick: Price,
+    /// And whether it is traded then; `None`: as it is.
+    pub(crate) next_listed: Option<bool>,
     /// The tick, when it is the same at all prices and fits 32 bits; otherwise 0.
     tick: u32,
 }
@@ -47,6 +53,9 @@ impl Market {
             extensions: 0,
             held: rules.held,
             ticks: rules.ticks,
+            own_tick: Price(0),
+            next_tick: Price(0),
+            next_listed: None,
             tick: one_tick(&rules.ticks),
         };
         market.collar();
@@ -67,6 +76,13 @@ impl Market {
             (tick, Ok(price)) if tick != 0 => price.is_multiple_of(tick),
             _ => self.ticks.fits(price),
         }
+    }
+
+    /// One tick for all prices takes the place of what there was.
+    pub(crate) fn set_tick(&mut self, tick: Price) {
+        assert!(tick.0 > 0, "a tick is positive");
+        (self.own_tick, self.ticks) = (tick, TickTable::uniform(tick));
+        self.tick = one_tick(&self.ticks);
     }
 
     /// Lays the static collar around the reference price.
@@ -109,11 +125,24 @@ impl Market {
                 }
                 valid
             }
+            InstrumentParam::Tick => {
+                let valid = (1..=self.price_max.0).contains(&price.0);
+                if valid {
+                    self.next_tick = price;
+                }
+                valid
+            }
+            InstrumentParam::Listed => {
+                if qty.0 <= 1 {
+                    self.next_listed = Some(qty.0 == 1);
+                }
+                qty.0 <= 1
+            }
         }
     }
 
     /// What is not the configuration's, as words.
-    fn words(&self) -> [u64; 8] {
+    fn words(&self) -> [u64; 11] {
         [
             self.qty_min.0,
             self.qty_max.0,
@@ -123,6 +152,9 @@ impl Market {
             self.closing.0 as u64,
             u64::from(self.extensions),
             u64::from(self.held),
+            self.own_tick.0 as u64,
+            self.next_tick.0 as u64,
+            self.next_listed.map_or(0, |listed| 1 + u64::from(listed)),
         ]
     }
 
@@ -147,6 +179,19 @@ impl Market {
             1 => true,
             _ => return Err(bytes.damaged()),
         };
+        let (own, next) = (Price(bytes.i64()?), Price(bytes.i64()?));
+        self.next_listed = match bytes.u64()? {
+            0 => None,
+            listed @ 1..=2 => Some(listed == 2),
+            _ => return Err(bytes.damaged()),
+        };
+        if !(0..=self.price_max.0).contains(&own.0) || !(0..=self.price_max.0).contains(&next.0) {
+            return Err(bytes.damaged());
+        }
+        self.next_tick = next;
+        if own.0 != 0 {
+            self.set_tick(own);
+        }
         let prices = [self.last, self.reference, self.closing];
         let sound = prices.iter().all(|price| (0..=types::limits::PRICE_MAX).contains(&price.0))
             && self.static_bp.max(self.dynamic_bp) <= COLLAR_MAX_BP

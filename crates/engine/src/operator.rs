@@ -164,7 +164,7 @@ impl Engine {
         counts.volume = counts.volume.saturating_sub(u64::from(trade.qty));
         let instrument = InstrumentId(trade.slot + 1);
         let event = MarketEvent::BrokenTrade { instrument, match_number };
-        let public_after = self.feed.publish(event, out);
+        let public_after = self.feed.publish_always(event, out);
         for side in [Side::Buy, Side::Sell] {
             let account = trade.party(side).account();
             self.risk.corrected(account, slot, side, -i64::from(trade.qty));
@@ -189,10 +189,10 @@ impl Engine {
         let counts = &mut self.counters.instruments[slot];
         counts.volume = counts.volume.saturating_add_signed(more);
         let instrument = InstrumentId(trade.slot + 1);
-        self.feed.publish(MarketEvent::BrokenTrade { instrument, match_number }, out);
+        self.feed.publish_always(MarketEvent::BrokenTrade { instrument, match_number }, out);
         let (side, qty) = (Side::Buy, Qty(u64::from(qty)));
         let event = MarketEvent::Trade { instrument, side, qty, price, match_number };
-        let public_after = self.feed.publish(event, out);
+        let public_after = self.feed.publish_always(event, out);
         for side in [Side::Buy, Side::Sell] {
             self.risk.corrected(trade.party(side).account(), slot, side, more);
             let kind = ExecutionKind::TradeCorrected;

@@ -30,17 +30,32 @@ impl Output {
     }
 }
 
-/// Position of the next market event: dense from 1.
+/// Where the feed stands. Between two days nothing is told but of broken and corrected trades: the next
+/// one begins with all there is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Feed(pub(crate) FeedSeq);
+pub(crate) struct Feed {
+    /// Position of the next market event: dense from 1.
+    pub(crate) next: FeedSeq,
+    /// Between two days.
+    pub(crate) silent: bool,
+}
 
 impl Feed {
-    /// Puts an event on the feed and says where.
+    /// Puts an event on the feed and says where; between two days, where the last one was put.
     #[inline]
     pub(crate) fn publish(&mut self, event: MarketEvent, out: &mut Output) -> FeedSeq {
-        let position = self.0;
+        if self.silent {
+            return FeedSeq(self.next.0.saturating_sub(1));
+        }
+        self.publish_always(event, out)
+    }
+
+    /// The same, also between two days.
+    #[inline]
+    pub(crate) fn publish_always(&mut self, event: MarketEvent, out: &mut Output) -> FeedSeq {
+        let position = self.next;
         out.market.push((position, event));
-        self.0.0 += 1;
+        self.next.0 += 1;
         position
     }
 }

@@ -148,6 +148,9 @@ impl Engine {
 
     pub(crate) fn set_instrument(&mut self, command: &Command, out: &mut Output) -> Applied {
         let param = InstrumentParam::from_code(command.param);
+        if let Some(param @ (InstrumentParam::Tick | InstrumentParam::Listed)) = param {
+            return self.plan_for_roll(param, command, out);
+        }
         let (Some(param), Some(slot)) = (param, self.slot(command.instrument)) else {
             return Applied::Refused;
         };
@@ -161,7 +164,10 @@ impl Engine {
                 self.refer(slot);
                 self.publish_collar(slot, out);
             }
-            InstrumentParam::QtyMin | InstrumentParam::QtyMax => {}
+            InstrumentParam::QtyMin
+            | InstrumentParam::QtyMax
+            | InstrumentParam::Tick
+            | InstrumentParam::Listed => {}
         }
         Applied::Done
     }

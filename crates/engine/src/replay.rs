@@ -7,7 +7,7 @@
 
 use std::borrow::Borrow;
 
-use types::{FeedSeq, Input, InstrumentId};
+use types::{FeedSeq, Input, InstrumentId, MarketEvent, SystemEventCode};
 
 use crate::apply::{Applied, Engine};
 use crate::config::Config;
@@ -128,7 +128,10 @@ pub fn replay_digests_from(
         }
     });
     first_error?;
-    audit.compare(&engine)?;
+    // Between two days the book goes on without a word.
+    if !engine.is_between_days() {
+        audit.compare(&engine)?;
+    }
     Ok(ReplayDigests {
         at: audit.found,
         end: audit.images.iter().map(DisplayedBook::digest).collect(),
@@ -172,6 +175,11 @@ impl Audit {
                 return Err(ReplayError::Position(*position, due));
             }
             self.position = due;
+            if matches!(event, MarketEvent::SystemEvent { code: SystemEventCode::StartOfMessages })
+            {
+                // A day tells all its books anew.
+                self.images.iter_mut().for_each(|image| *image = DisplayedBook::default());
+            }
             if let Some(id) = event.instrument() {
                 let image = usize::from(id.0).checked_sub(1).and_then(|i| self.images.get_mut(i));
                 let image = image.ok_or(ReplayError::Instrument(due, id))?;

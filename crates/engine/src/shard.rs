@@ -13,7 +13,7 @@
 //! here is a duplicate there). What does not: order references and match numbers, which are each
 //! shard's own; limits, which are allotted to shards by `SetLimit`; trades that can be broken.
 
-use types::{AccountId, Command, InstrumentId, MarketEvent, Phase, Qty, Side, TradingState};
+use types::{AccountId, Command, InstrumentId, MarketEvent, Phase, Side, TradingState};
 
 use crate::apply::{Applied, Engine};
 use crate::codec::{Reader, SnapshotError, Writer, digest_of};
@@ -139,6 +139,7 @@ impl Engine {
         self.now = self.now.max(theirs);
         self.markets[slot].read(&mut from)?;
         self.markets[slot].held = true;
+        self.books.set_ticks(slot as u16, self.markets[slot].ticks);
         for _ in 0..from.u32()? {
             let account = u16::try_from(from.u32()?).map(AccountId).map_err(|_| from.damaged())?;
             if !self.accounts.exists(account) {
@@ -164,14 +165,6 @@ impl Engine {
         let state = trading_state(phase);
         self.feed.publish(MarketEvent::TradingAction { instrument, state }, out);
         self.publish_collar(slot, out);
-        for side in [Side::Buy, Side::Sell] {
-            let shown = self.books.orders(slot as u16, side).filter(|order| order.shown() > 0);
-            for order in shown {
-                let (order_ref, price) = (order.order_ref(), order.price());
-                let qty = Qty(u64::from(order.shown()));
-                let event = MarketEvent::AddOrder { instrument, order_ref, side, qty, price };
-                self.feed.publish(event, out);
-            }
-        }
+        self.announce_orders(slot, out);
     }
 }

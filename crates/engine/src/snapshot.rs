@@ -16,10 +16,10 @@ use crate::engine_events::open_price;
 use crate::output::{Feed, account_of};
 
 const MAGIC: &[u8; 8] = b"FBELSNAP";
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 6;
 /// Where one-time tokens were given to nodes: the part about the nodes has them, too. As long as there are
 /// none, versions before and after them read one another's snapshots.
-const FORMAT_WITH_TOKENS: u32 = 5;
+const FORMAT_WITH_TOKENS: u32 = 7;
 /// Largest count a snapshot may hold: never reached, and far from overflow.
 pub(crate) const COUNT_MAX: u64 = 1 << 62;
 
@@ -74,7 +74,7 @@ impl Engine {
         to.u8(u8::from(self.market_hours));
         to.u8(u8::from(self.carried_over));
         to.u64(self.now.0);
-        to.u64(self.feed.0.0);
+        to.u64(self.feed.next.0);
         self.counters.write(&mut to);
         self.gateways.write(&mut to);
         self.nodes.write(&mut to);
@@ -127,8 +127,9 @@ impl Engine {
             _ => return Err(from.damaged()),
         };
         let (market_hours, carried_over) = (from.bool()?, from.bool()?);
-        let (now, feed) = (Nanos(from.u64()?), Feed(FeedSeq(from.u64()?)));
-        if feed.0.0.max(applied) > COUNT_MAX {
+        let silent = day == Day::Closed;
+        let (now, feed) = (Nanos(from.u64()?), Feed { next: FeedSeq(from.u64()?), silent });
+        if feed.next.0.max(applied) > COUNT_MAX {
             return Err(from.damaged());
         }
         // The books come last in the bytes and first in the engine.
@@ -145,8 +146,7 @@ impl Engine {
         }
         let section = from.section()?;
         from.end()?;
-        let config = &engine.config;
-        engine.books = Books::read_snapshot(&config.books(), config.book, section)
+        engine.books = Books::read_snapshot(&engine.book_configs(), engine.config.book, section)
             .map_err(SnapshotError::Book)?;
         (engine.day, engine.market_hours, engine.carried_over) = (day, market_hours, carried_over);
         (engine.now, engine.feed, engine.applied) = (now, feed, applied);

@@ -60,9 +60,15 @@ impl Engine {
         self.day == Day::Open
     }
 
+    /// Whether a day has ended and the next one not begun: the feed is silent, whatever becomes of
+    /// the books.
+    pub fn is_between_days(&self) -> bool {
+        self.day == Day::Closed
+    }
+
     /// Position the next market event will have.
     pub fn feed_next(&self) -> FeedSeq {
-        self.feed.0
+        self.feed.next
     }
 
     /// Engine time: the largest `t_seq` applied.
@@ -122,9 +128,11 @@ impl Engine {
 
     /// What an account has in an instrument; nothing for those that don't exist.
     pub fn position(&self, account: AccountId, instrument: InstrumentId) -> Position {
-        let (Some(slot), true) = (self.slot(instrument), self.accounts.exists(account)) else {
+        // Also in one that is no longer traded.
+        let slot = usize::from(instrument.0).wrapping_sub(1);
+        if slot >= self.markets.len() || !self.accounts.exists(account) {
             return Position::default();
-        };
+        }
         let row = self.risk.rows.row(account, slot);
         Position {
             lots: row.position,
@@ -188,7 +196,7 @@ impl Engine {
         digest.fold(u64::from(self.market_hours) << 1 | u64::from(self.carried_over));
         digest.fold(self.now.0);
         digest.fold(self.applied);
-        digest.fold(self.feed.0.0);
+        digest.fold(self.feed.next.0);
         self.counters.fold(&mut digest);
         self.gateways.fold(&mut digest);
         self.nodes.fold(&mut digest);

@@ -54,6 +54,8 @@ pub(crate) fn cancel_reason(of: CancelReason) -> &'static str {
         CancelReason::Killed => "killed",
         CancelReason::Collar => "collar",
         CancelReason::Capacity => "capacity",
+        CancelReason::Delisted => "delisted",
+        CancelReason::TickSize => "tick-size",
     }
 }
 

@@ -174,6 +174,10 @@ pub enum CancelReason {
     Collar = 11,
     /// A capacity of the book was used up when it became active or was priced anew.
     Capacity = 12,
+    /// Its instrument is no longer traded.
+    Delisted = 13,
+    /// One of its prices is no multiple of the instrument's new tick.
+    TickSize = 14,
 }
 
 /// Which side of a trade an execution was.

@@ -10,6 +10,7 @@ mod allotment;
 mod command;
 mod digest;
 mod event;
+mod feed_session;
 mod ids;
 mod instrument;
 pub mod limits;
@@ -35,6 +36,7 @@ pub use event::{
     CancelReason, CrossKind, ExecutionKind, ExecutionReport, ImbalanceSide, Liquidity, MarketEvent,
     OrderTerms, RejectReason, SystemEventCode, TradingState,
 };
+pub use feed_session::{FEED_SESSIONS, later_session, sessions_later};
 pub use ids::{
     AccountId, ClOrdId, FeedSeq, GatewayId, Incarnation, InstrumentId, MatchNumber, NodeId,
     OrderRef, Seq, ShardId, UserRefNum,

@@ -122,6 +122,10 @@ pub enum InstrumentParam {
     QtyMin = 3,
     /// Largest order: `qty`, lots.
     QtyMax = 4,
+    /// Price step, the same at all prices, from the next roll of the day on: `price`.
+    Tick = 5,
+    /// Whether it is traded, from the next roll of the day on: `qty`, 1 or 0.
+    Listed = 6,
 }
 
 impl InstrumentParam {
@@ -133,6 +137,8 @@ impl InstrumentParam {
             InstrumentParam::DynamicCollar,
             InstrumentParam::QtyMin,
             InstrumentParam::QtyMax,
+            InstrumentParam::Tick,
+            InstrumentParam::Listed,
         ]
         .get(usize::from(code))
         .copied()

@@ -44,6 +44,7 @@ pub struct Model {
     instruments: Vec<Instrument>,
     room: Room,
     open: bool,
+    silent: bool,
     days: u32,
     now: Nanos,
     pub resting: Vec<Resting>,
@@ -65,6 +66,7 @@ impl Model {
             instruments,
             room,
             open: false,
+            silent: false,
             days: 0,
             now: Nanos(0),
             resting: Vec::new(),
@@ -140,7 +142,7 @@ impl Model {
             self.seen_requests.clear();
         }
         self.days += 1;
-        self.open = true;
+        (self.open, self.silent) = (true, false);
         self.publish(MarketEvent::SystemEvent { code: SystemEventCode::StartOfMessages });
         self.publish(MarketEvent::SystemEvent { code: SystemEventCode::StartOfSystemHours });
         for i in self.instruments.clone() {
@@ -149,6 +151,16 @@ impl Model {
         for i in self.instruments.clone() {
             let state = TradingState::Trading;
             self.publish(MarketEvent::TradingAction { instrument: i.id, state });
+        }
+        for i in self.instruments.clone() {
+            for side in [Side::Buy, Side::Sell] {
+                for order in self.side(i.id, side) {
+                    let (instrument, order_ref) = (i.id, order.order_ref);
+                    let (qty, price) = (Qty(order.open), order.price);
+                    let told = MarketEvent::AddOrder { instrument, order_ref, side, qty, price };
+                    self.publish(told);
+                }
+            }
         }
         self.publish(MarketEvent::SystemEvent { code: SystemEventCode::StartOfMarketHours });
         Outcome::Done
@@ -175,6 +187,7 @@ impl Model {
         self.publish(MarketEvent::SystemEvent { code: SystemEventCode::EndOfMarketHours });
         self.publish(MarketEvent::SystemEvent { code: SystemEventCode::EndOfSystemHours });
         self.publish(MarketEvent::SystemEvent { code: SystemEventCode::EndOfMessages });
+        self.silent = true;
         Outcome::Done
     }
 
@@ -411,6 +424,9 @@ impl Model {
     }
 
     fn publish(&mut self, event: MarketEvent) -> FeedSeq {
+        if self.silent {
+            return FeedSeq(self.next_feed - 1);
+        }
         self.market.push((FeedSeq(self.next_feed), event));
         self.next_feed += 1;
         FeedSeq(self.next_feed - 1)

@@ -4,9 +4,9 @@
 use engine::{Config, InstrumentRules};
 use types::{
     AccountId, Allocation, ClOrdId, Command, CommandKind, GatewayId, Incarnation, Input,
-    InstrumentId, LimitKind, Nanos, ORDER_HIDDEN, ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE,
-    OrderType, Phase, Price, Qty, SelfTrade, Seq, Side, Source, SplitMix64, TimeInForce, Trigger,
-    UserRefNum,
+    InstrumentId, InstrumentParam, LimitKind, Nanos, ORDER_HIDDEN, ORDER_POST_ONLY,
+    ORDER_POST_ONLY_SLIDE, OrderType, Phase, Price, Qty, SelfTrade, Seq, Side, Source, SplitMix64,
+    TimeInForce, Trigger, UserRefNum,
 };
 
 use crate::bench;
@@ -131,6 +131,9 @@ impl Flow {
             CommandKind::SetInstrument => {
                 c.param = rng.below(6) as u8;
                 c.price = Price(180 + 5 * rng.below(9) as i64);
+                if c.param == InstrumentParam::Tick as u8 {
+                    c.price = Price([5, 1, 0, 10][rng.below(4) as usize]);
+                }
                 c.qty = Qty([0, 1_000, 1, 500, 2_000][rng.below(5) as usize]);
             }
             CommandKind::BustTrade | CommandKind::CorrectTrade => {

@@ -11,6 +11,7 @@ mod phases;
 mod random;
 mod reasons;
 mod risk_model;
+mod rolls;
 mod sessions;
 mod shards;
 mod snapshots;

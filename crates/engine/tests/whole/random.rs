@@ -8,7 +8,8 @@ use engine::statement::{Ledger, Tape, reconcile};
 use engine::{Applied, DisplayedBook, Engine, Output};
 use types::{
     AccountId, CancelReason, Command, CommandKind, ExecutionKind, ExecutionReport, Input,
-    InstrumentId, MarketEvent, Nanos, RejectReason, Source, TimeInForce, UserRefNum,
+    InstrumentId, MarketEvent, Nanos, RejectReason, Source, SystemEventCode, TimeInForce,
+    UserRefNum,
 };
 
 use crate::flow::{ACCOUNTS, Flow, config};
@@ -21,7 +22,7 @@ const INPUTS: usize = 300;
 #[derive(Default, Debug)]
 struct Seen {
     kinds: [u64; 12],
-    cancels: [u64; 13],
+    cancels: [u64; 15],
     rejects: [u64; 28],
     crosses: u64,
     hidden: u64,
@@ -44,9 +45,10 @@ fn everything_at_once_keeps_every_book_in_step() {
     // A check that never met a case proves nothing about it.
     let kinds = &seen.kinds[1..];
     assert!(kinds.iter().all(|&count| count > 20), "{seen:?}");
-    let never = [CancelReason::None, CancelReason::Disconnect].map(|reason| reason as usize);
+    let never = [CancelReason::None, CancelReason::Disconnect, CancelReason::Delisted];
+    let never = never.map(|reason| reason as usize);
     let cancels = seen.cancels.iter().enumerate().filter(|(at, _)| !never.contains(at));
-    assert!(cancels.map(|(_, count)| *count).all(|count| count > 5), "{seen:?}");
+    assert!(cancels.map(|(_, count)| *count).all(|count| count >= 5), "{seen:?}");
     let never = [
         RejectReason::None,
         RejectReason::UnknownInstrument,
@@ -97,6 +99,9 @@ fn run(seed: u64, seen: &mut Seen) {
         }
         for (_, event) in &out.market {
             note(event, seen);
+            if *event == (MarketEvent::SystemEvent { code: SystemEventCode::StartOfMessages }) {
+                images = [DisplayedBook::default(), DisplayedBook::default()];
+            }
             for (image, id) in images.iter_mut().zip([1, 2]) {
                 if instrument(event) == Some(InstrumentId(id)) {
                     image.apply(event).expect("events fit the displayed book");
@@ -108,7 +113,8 @@ fn run(seed: u64, seen: &mut Seen) {
         note_reports(&out.executions, seen);
         for (image, id) in images.iter().zip([1, 2]) {
             let shown = engine.displayed_digest(InstrumentId(id));
-            assert_eq!(shown, image.digest(), "step {step}: {input:?} {out:?}");
+            let told = shown == image.digest() || engine.is_between_days();
+            assert!(told, "step {step}: {input:?} {out:?}");
         }
         for account in 1..=ACCOUNTS {
             let account = AccountId(account);
@@ -276,6 +282,9 @@ fn a_lost_event_or_deal_is_noticed() {
         });
         partial.follow(&input.command, &told);
         for (_, event) in &out.market {
+            if *event == (MarketEvent::SystemEvent { code: SystemEventCode::StartOfMessages }) {
+                (image, poor) = (DisplayedBook::default(), DisplayedBook::default());
+            }
             if instrument(event) == Some(InstrumentId(1)) {
                 image.apply(event).expect("events fit the displayed book");
                 let added = matches!(event, MarketEvent::AddOrder { .. });
@@ -309,5 +318,5 @@ fn the_rules_are_those_of_the_recorded_digest() {
             text.bytes().for_each(|byte| digest.fold(u64::from(byte)));
         }
     }
-    assert_eq!((engine::RULES_VERSION, digest.0), (7, 0x8358_fb0a_d5d6_9899), "{:#018x}", digest.0);
+    assert_eq!((engine::RULES_VERSION, digest.0), (8, 0xee52_d269_76bd_fcd9), "{:#018x}", digest.0);
 }

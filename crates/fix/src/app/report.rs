@@ -420,6 +420,8 @@ fn explanation(version: Version, execution: &Execution) -> Option<&'static str> 
         CancelReason::Killed => Some("Kill switch"),
         CancelReason::Collar => Some("Price collar"),
         CancelReason::Capacity => Some("Capacity reached"),
+        CancelReason::Delisted => Some("Instrument is no longer traded"),
+        CancelReason::TickSize => Some("Price is off the new tick"),
     }
 }
 

@@ -476,7 +476,7 @@ fn command(config: &Config, action: &Action) -> Result<Vec<Command>, String> {
             let place = PARAMETERS.iter().position(|name| name == parameter);
             let place = place.ok_or("no such parameter")?;
             let (price, qty) = match place {
-                0 => (self::price(value)?, Qty(0)),
+                0 | 5 => (self::price(value)?, Qty(0)),
                 _ => (Price(0), Qty(number(value)?)),
             };
             let instrument = instrument_id(config, instrument)?;
@@ -620,6 +620,8 @@ mod tests {
         assert_eq!(LIMITS[LimitKind::MessageRate as usize], "messages-per-s");
         assert_eq!(LIMITS[LimitKind::FatFinger as usize], "fat-finger-bp");
         assert_eq!(PARAMETERS[InstrumentParam::QtyMax as usize], "qty-max");
+        assert_eq!(PARAMETERS[InstrumentParam::Tick as usize], "tick");
+        assert_eq!(PARAMETERS[InstrumentParam::Listed as usize], "listed");
         assert_eq!(PHASES[Phase::VolatilityCall as usize], "volatility");
     }
 }

@@ -19,8 +19,8 @@ pub const LIMITS: [&str; 7] = [
 ];
 
 /// Names of parameters of an instrument, in the order of their numbers.
-pub const PARAMETERS: [&str; 5] =
-    ["reference", "static-collar-bp", "dynamic-collar-bp", "qty-min", "qty-max"];
+pub const PARAMETERS: [&str; 7] =
+    ["reference", "static-collar-bp", "dynamic-collar-bp", "qty-min", "qty-max", "tick", "listed"];
 
 /// What operators can do.
 #[derive(Subcommand, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -232,6 +232,7 @@ pub const KEYS: &[Key] = &[
     key("instrument.trigger", Kind::Choice(TRIGGERS)),
     whole("instrument.batch_ms", 0, 60_000),
     whole("instrument.tree", 0, 4),
+    key("instrument.listed", Kind::Switch),
     required("account.name", Kind::Text { max: 64 }),
     required("account.username", Kind::Token { max: 6 }),
     key("account.password", Kind::Token { max: 10 }),

@@ -330,6 +330,14 @@ pub struct InstrumentEntry {
     /// Its tree where trees are by symbol, from 1; 0: by its position in the list.
     #[serde(default)]
     pub tree: u32,
+    /// Whether it is traded from the first day on; otherwise from the roll after an operator's
+    /// `set-instrument SYMBOL listed 1`.
+    #[serde(default = "listed_default")]
+    pub listed: bool,
+}
+
+fn listed_default() -> bool {
+    true
 }
 
 impl InstrumentEntry {
@@ -349,6 +357,7 @@ impl InstrumentEntry {
                 "touch" => Trigger::Touch,
                 _ => Trigger::LastTrade,
             },
+            held: self.listed,
             ..InstrumentRules::of(instrument)
         }
     }
@@ -531,6 +540,7 @@ impl Default for Instruments {
             trigger: trigger_default(),
             batch_ms: 0,
             tree: 0,
+            listed: listed_default(),
         };
         Instruments(vec![
             of("BTCUSD", Price::from_whole(1), 8),

@@ -117,7 +117,7 @@ pub fn reject_code(reason: RejectReason) -> Result<u16, EncodeError> {
 }
 
 /// Reasons and their codes: upper case Nasdaq's (appendix C), lower case ours.
-const CANCELS: [(CancelReason, u8); 12] = [
+const CANCELS: [(CancelReason, u8); 14] = [
     (CancelReason::Requested, b'U'),
     (CancelReason::ImmediateOrCancel, b'I'),
     (CancelReason::EndOfDay, b'T'),
@@ -130,6 +130,8 @@ const CANCELS: [(CancelReason, u8); 12] = [
     (CancelReason::Disconnect, b'd'),
     (CancelReason::Expired, b'x'),
     (CancelReason::AuctionOver, b'a'),
+    (CancelReason::Delisted, b'D'),
+    (CancelReason::TickSize, b't'),
 ];
 
 /// What a cancel code means; `None` for codes this exchange does not send.
@@ -203,7 +205,7 @@ mod tests {
                 assert_eq!(time_in_force_code(life), if code == b'5' { b'0' } else { code });
             }
         }
-        assert_eq!((cancels, CancelReason::Capacity as usize), (CANCELS.len(), CANCELS.len()));
+        assert_eq!((cancels, CancelReason::TickSize as usize), (CANCELS.len(), CANCELS.len()));
         assert!(cancel_code(CancelReason::None).is_err());
     }
 
