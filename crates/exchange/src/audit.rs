@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use engine::{Engine, ReplayDigests, replay_digests_from, replay_from};
 use feed::{Joined, Listener, StreamDigest};
+use overlay::publisher::Publisher;
 use types::{FeedSeq, Input, InstrumentId};
 
 use crate::{Root, StreamRouter};
@@ -164,16 +165,18 @@ pub fn audit_with<'a>(
             let ear = Ear { index, stream, several: all > 1, listener };
             match listener.joined() {
                 _ if past.start.is_some() => {}
-                None => audit.compare_streams(&ear, FeedSeq(1), &streams),
+                None => audit.compare_streams((root, &ear), FeedSeq(1), &streams),
                 Some(joined) => {
-                    let since = places(root, past, &listeners, Some((stream, joined.last)));
-                    audit.compare_streams(&ear, joined.last, &since);
+                    let last = ear.position(root, joined.last);
+                    let since = places(root, past, &listeners, Some((stream, last)));
+                    audit.compare_streams((root, &ear), last, &since);
                 }
             }
-            let since = listener.joined().map_or(FeedSeq(0), |joined| joined.first);
+            let since = listener.joined().map(|joined| ear.position(root, joined.first));
+            let since = since.unwrap_or_default();
             let begins = begins.next().get(stream).copied().unwrap_or_default();
             let since = since.max(begins);
-            let equal = audit.compare_checkpoints((&ear, begins), &streams, &replay);
+            let equal = audit.compare_checkpoints((root, &ear, begins), &streams, &replay);
             let behind = equal.iter().filter(|seq| **seq >= since).count() as u64;
             let positions = behind + audit.compare_end(&ear, root, &replay);
             match listener.joined() {
@@ -200,6 +203,19 @@ struct Ear<'a> {
     /// There are other streams.
     several: bool,
     listener: &'a Listener,
+}
+
+impl Ear<'_> {
+    /// The stream's position of what the listener counts as a position: it may not have heard the days
+    /// before it came.
+    fn position(&self, root: &Root, counted: FeedSeq) -> FeedSeq {
+        let sessions = root.publishers().nth(self.stream).map(Publisher::session);
+        let offset = self.listener.next_seq().0 - self.listener.session_next().0;
+        match sessions.filter(|session| session.name() == self.listener.session().0) {
+            Some(session) => FeedSeq((counted.0 + session.base()).saturating_sub(offset)),
+            None => counted,
+        }
+    }
 }
 
 impl std::fmt::Display for Ear<'_> {
@@ -232,7 +248,9 @@ fn places(
     for clients in listeners {
         for (stream, listener) in clients.iter().enumerate() {
             let noted = listener.checkpoints().iter();
-            wanted.extend(noted.map(|at| ((stream, Some(at.seq)), Place::default())));
+            let ear = Ear { index: 0, stream, several: false, listener };
+            let placed = noted.map(|at| ear.position(root, at.seq));
+            wanted.extend(placed.map(|seq| ((stream, Some(seq)), Place::default())));
         }
     }
     let mut router = past.router(root);
@@ -263,10 +281,11 @@ fn places(
 
 impl Audit {
     /// The first position at which a listener had heard other bytes since `first` is a problem.
-    fn compare_streams(&mut self, ear: &Ear<'_>, first: FeedSeq, ours: &Places) {
+    fn compare_streams(&mut self, (root, ear): (&Root, &Ear<'_>), first: FeedSeq, ours: &Places) {
         let noted = ear.listener.checkpoints().iter();
-        let noted = noted.filter(|checkpoint| checkpoint.seq >= first);
-        let noted = noted.map(|checkpoint| (Some(checkpoint.seq), checkpoint.stream));
+        let noted = noted.map(|noted| (ear.position(root, noted.seq), noted.stream));
+        let noted = noted.filter(|(seq, _)| *seq >= first);
+        let noted = noted.map(|(seq, stream)| (Some(seq), stream));
         let mut all = noted.chain([(None, ear.listener.stream_digest())]);
         let equal = |place, theirs| {
             ours.get(&(ear.stream, place)).is_some_and(|ours| ours.digest == theirs)
@@ -281,26 +300,26 @@ impl Audit {
     /// Positions of one listener, from one on, at which all books were equal.
     fn compare_checkpoints(
         &mut self,
-        (ear, begins): (&Ear<'_>, FeedSeq),
+        (root, ear, begins): (&Root, &Ear<'_>, FeedSeq),
         streams: &Places,
         replay: &ReplayDigests,
     ) -> Vec<FeedSeq> {
         let mut equal = Vec::new();
         let noted = ear.listener.checkpoints().iter();
-        for checkpoint in noted.filter(|checkpoint| checkpoint.seq >= begins) {
-            let place = streams.get(&(ear.stream, Some(checkpoint.seq)));
+        let noted = noted.map(|noted| (ear.position(root, noted.seq), noted));
+        for (seq, checkpoint) in noted.filter(|(seq, _)| *seq >= begins) {
+            let place = streams.get(&(ear.stream, Some(seq)));
             let position = place.map_or(FeedSeq(0), |place| place.position);
             let found = replay.at.binary_search_by_key(&position, |at| at.position);
             let found = found.ok().filter(|_| position != FeedSeq(0));
             let Some(at) = found.and_then(|found| replay.at.get(found)) else {
-                let seq = checkpoint.seq;
                 self.problems
                     .push(format!("{ear} heard feed position {seq}, which the log has not"));
                 continue;
             };
             let theirs = checkpoint.books.iter().copied();
-            if self.compare(ear, checkpoint.seq, theirs, &at.digests) {
-                equal.push(checkpoint.seq);
+            if self.compare(ear, seq, theirs, &at.digests) {
+                equal.push(seq);
             }
         }
         equal
@@ -319,7 +338,7 @@ impl Audit {
             self.problems.push(format!("{ear} keeps {kept} books of {books}"));
             return 0;
         }
-        let heard = listener.next_seq();
+        let heard = ear.position(root, listener.next_seq());
         let all = router.next().get(ear.stream).copied().unwrap_or_default();
         if heard != all {
             self.problems.push(format!("{ear} heard up to {heard}, the feed is at {all}"));

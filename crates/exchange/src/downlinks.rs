@@ -6,6 +6,9 @@
 //! goes to follows from the configuration and where in it from the log, so a replay finds the same
 //! ([`StreamRouter`]). An execution waits for its tick in the stream of its own instrument. With
 //! one stream its positions are the engine's.
+//!
+//! Each trading day is a session of its own in every stream: the message that begins a day is the first of
+//! it. Positions go on over it.
 
 use overlay::{
     control::{ControlHeader, StatusBody},
@@ -17,7 +20,7 @@ use overlay::{
 };
 use types::{
     ClockReading, ExecutionReport, FeedSeq, InstrumentId, MarketEvent, Nanos, Outbox, Packer, Peer,
-    SpillStore, Unpacker,
+    SpillStore, SystemEventCode, Unpacker, sessions_later,
 };
 use wire::itch;
 use zerocopy::FromBytes;
@@ -162,6 +165,10 @@ impl Downlinks {
         for (position, event) in events {
             scratch.clear();
             let written = itch.encode(event, t_seq, scratch).is_ok();
+            if matches!(event, MarketEvent::SystemEvent { code: SystemEventCode::StartOfMessages })
+            {
+                streams.iter_mut().for_each(|stream| stream.publisher.begin_session(now, out));
+            }
             router.deal(event, |stream, seq| {
                 let publisher = streams.get_mut(stream).map(|stream| &mut stream.publisher);
                 let pushed = publisher.map(|publisher| publisher.push_message(now, scratch, out));
@@ -322,8 +329,9 @@ impl Downlinks {
         out: &mut Outbox,
     ) {
         let named = mold::Header::read(bytes);
-        let known =
-            |(request, _): (mold::Header, _)| sessions.iter().position(|of| *of == request.session);
+        let known = |(request, _): (mold::Header, _)| {
+            sessions.iter().position(|of| sessions_later(*of, request.session).is_some())
+        };
         let stream = named.and_then(known).unwrap_or(0);
         if let Some(stream) = self.streams.get_mut(stream) {
             stream.publisher.handle_public_request(now, from, bytes, out);

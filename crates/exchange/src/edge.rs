@@ -113,7 +113,7 @@ impl Edge {
                     if granted && !known {
                         self.wanted.push(to);
                     }
-                    let stream = |of: &Receiver| (of.session(), of.watermark().0 + 1);
+                    let stream = |of: &Receiver| (of.session(), of.session_next());
                     let streams = || self.receivers.iter().map(stream).collect();
                     let streams = granted.then(streams);
                     self.gateway.answer_subscription(now, conn, streams, out);

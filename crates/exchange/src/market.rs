@@ -98,13 +98,13 @@ impl Books for FeedBooks {
 /// How far each stream has gone past.
 #[derive(Debug)]
 pub(crate) struct Passing {
-    /// By stream: the next message.
-    next: Vec<u64>,
+    /// By stream: the session and its next message.
+    next: Vec<([u8; 10], u64)>,
 }
 
 impl Passing {
     pub(crate) fn new(streams: usize) -> Passing {
-        Passing { next: vec![1; streams] }
+        Passing { next: vec![([0; 10], 1); streams] }
     }
 
     /// A stream's receiver has put what it releases behind the first `from` ops; the gateway gets
@@ -116,11 +116,15 @@ impl Passing {
         gateway: &mut Gateway,
         out: &mut Outbox,
     ) {
-        let Some(next) = self.next.get_mut(stream) else { return };
-        let before = *next;
+        let Some((session, next)) = self.next.get_mut(stream) else { return };
+        let mut news = false;
         for op in out.ops().get(from..).unwrap_or(&[]) {
             let Op::Datagram { channel: Channel::FEED, bytes, .. } = op else { continue };
             let Ok(packet) = Packet::parse(out.bytes(*bytes)) else { continue };
+            if packet.session().0 != *session {
+                // The first one, or a new day's: receivers hand on one after the other.
+                (*session, *next) = (packet.session().0, 1);
+            }
             // There may be a copy for somebody else.
             if packet.is_end_of_session() || packet.next_seq() <= *next {
                 continue;
@@ -129,8 +133,9 @@ impl Passing {
             let whole = packet.seq() <= *next;
             gateway.handle_released(now.now, whole.then_some(new));
             *next = packet.next_seq();
+            news = true;
         }
-        if *next > before {
+        if news {
             gateway.refresh_market(now, out);
         }
     }

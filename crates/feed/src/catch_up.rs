@@ -158,6 +158,8 @@ struct Attempt {
 pub(crate) struct CatchUp {
     config: CatchUpConfig,
     orders_max: usize,
+    /// The session that the next attempt asks for.
+    next_session: SessionName,
     session: SessionName,
     client: ClientSession,
     attempt: Option<Attempt>,
@@ -176,7 +178,7 @@ pub(crate) enum Progress {
     /// The attempt has failed.
     Failed,
     /// A snapshot came whole.
-    Came(Loading, FeedSeq),
+    Came(Loading, SessionName, FeedSeq),
 }
 
 impl CatchUp {
@@ -186,6 +188,7 @@ impl CatchUp {
         (!config.servers.is_empty()).then_some(CatchUp {
             config,
             orders_max,
+            next_session: session,
             session,
             client,
             attempt: None,
@@ -194,6 +197,11 @@ impl CatchUp {
             wait_ns,
             counters: CatchUpCounters::default(),
         })
+    }
+
+    /// Snapshots are of this session from now on.
+    pub fn follow(&mut self, session: SessionName) {
+        self.next_session = session;
     }
 
     /// The range of names it uses.
@@ -235,6 +243,7 @@ impl CatchUp {
     pub fn handle_connect(&mut self, now: Nanos, conn: ConnId, out: &mut Outbox) {
         if self.attempt.as_ref().is_some_and(|attempt| attempt.conn == conn) {
             let mut refused = false;
+            self.session = self.next_session;
             self.client.resume_from(self.session, 1);
             let span = out.write(|buffer| refused = self.client.connect(now, buffer).is_err());
             if !refused {
@@ -280,7 +289,7 @@ impl CatchUp {
                 out.close(conn);
                 self.client.handle_close();
                 match self.attempt.take() {
-                    Some(attempt) => Progress::Came(attempt.loading, seq),
+                    Some(attempt) => Progress::Came(attempt.loading, session, seq),
                     None => Progress::Going,
                 }
             }

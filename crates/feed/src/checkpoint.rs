@@ -108,6 +108,12 @@ impl Checkpoints {
         })
     }
 
+    /// Forgets all of them.
+    pub(crate) fn clear(&mut self) {
+        self.seqs.clear();
+        self.words.clear();
+    }
+
     /// How many are kept.
     pub fn len(&self) -> usize {
         self.seqs.len()

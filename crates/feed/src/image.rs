@@ -10,7 +10,7 @@ use types::{
     InstrumentId, MatchNumber, OrderRef, Price, Qty, Side, Symbol, displayed_book, limits,
 };
 use wire::itch::{
-    self, ItchError, LuldAuctionCollar, Message, NetOrderImbalance, Printable, State,
+    self, EventCode, ItchError, LuldAuctionCollar, Message, NetOrderImbalance, Printable, State,
     StockDirectory, StockTradingAction, SystemEvent, Time,
 };
 
@@ -224,6 +224,9 @@ impl BookImage {
         match message {
             Message::SystemEvent(m) => {
                 self.event = Some(**m);
+                if m.code == EventCode::StartOfMessages {
+                    self.begin_day();
+                }
                 Ok(())
             }
             Message::StockDirectory(m) => self.directory(locate, m),
@@ -298,6 +301,16 @@ impl BookImage {
                 Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// A day tells of all there is anew: instruments, states and orders. What was counted of trades stays.
+    fn begin_day(&mut self) {
+        self.orders.clear();
+        for book in &mut self.books {
+            (book.bids, book.asks) = (Ladder::new(Side::Buy), Ladder::new(Side::Sell));
+            (book.symbol, book.directory, book.action) = (None, None, None);
+            (book.digest, book.imbalance, book.collar) = (None, None, None);
         }
     }
 

@@ -10,9 +10,14 @@
 //! server is shown the token that it gave, so that it may answer more than sparingly. A message that does not parse or contradicts the image is counted, the
 //! first one kept, and the stream goes on: the digests tell. With a snapshot server a listener may
 //! start late or fall far behind: see [`Joined`].
+//!
+//! Each trading day is a session of its own, whose name follows from that of the day before. A listener goes
+//! from one to the next by itself, whatever it is told first: messages are counted on over all of them
+//! ([`Listener::next_seq`]), and what is missing around a roll is asked for like anything else.
 
 mod joining;
 mod servers;
+mod sessions;
 
 use types::{
     Channel, ClockReading, ConnId, FeedSeq, InstrumentId, MatchNumber, Nanos, Node, Outbox, Peer,
@@ -25,6 +30,7 @@ use wire::{
 
 pub use joining::Joined;
 use servers::Servers;
+use sessions::{Named, Sessions};
 
 use crate::{
     capture::{Capture, CaptureConfig},
@@ -36,6 +42,10 @@ use crate::{
     ticker::Ticker,
 };
 
+/// A number beyond the last message of any session.
+const BEYOND: u64 = 1 << 62;
+/// A packet with a token is longer than this, bytes.
+const TOKEN_FROM: usize = moldudp::HEADER_LEN;
 /// Requests without an answer before the time between them grows. Silence is most often a lost packet,
 /// and a server that keeps little has forgotten what is missing while one waits longer and longer.
 const REQUESTS_AT_ONCE: u32 = 3;
@@ -182,13 +192,13 @@ pub struct Listener {
     first_error: Option<(FeedSeq, FeedError)>,
     /// The message to apply next.
     next: u64,
+    sessions: Sessions,
     /// The number after the last message known to exist.
     known: u64,
     /// The number after the last message asked for.
     asked: u64,
     request_at: Nanos,
     timeout_ns: u64,
-    ended: bool,
     catch_up: Option<CatchUp>,
     joined: Option<Joined>,
     servers: Servers,
@@ -216,11 +226,11 @@ impl Listener {
             counters: ListenerCounters::default(),
             first_error: None,
             next,
+            sessions: Sessions::new(config.session),
             known: next,
             asked: 0,
             request_at: Nanos::NEVER,
             timeout_ns: config.request_timeout_ns,
-            ended: false,
             catch_up: config
                 .catch_up
                 .clone()
@@ -232,9 +242,25 @@ impl Listener {
         }
     }
 
-    /// The session it follows.
+    /// The session it follows: that of the next message.
     pub fn session(&self) -> Session {
+        self.sessions.present().0
+    }
+
+    /// The number in its session of the message to come next.
+    pub fn session_next(&self) -> FeedSeq {
+        FeedSeq(self.next.saturating_sub(self.sessions.present().1))
+    }
+
+    /// The session it was told to follow first.
+    pub fn first_session(&self) -> Session {
         self.config.session
+    }
+
+    /// The position of a message of a session, as [`Listener::next_seq`] counts them; `None` for one of a
+    /// session that it does not count now.
+    pub fn position(&self, session: Session, number: u64) -> Option<u64> {
+        self.sessions.offset_of(session)?.checked_add(number)
     }
 
     /// The books.
@@ -262,14 +288,14 @@ impl Listener {
         self.stream.value()
     }
 
-    /// The message to come next.
+    /// The message to come next: messages of all sessions are counted on.
     pub fn next_seq(&self) -> FeedSeq {
         FeedSeq(self.next)
     }
 
     /// Whether the end of the session was announced and everything before it has been taken.
     pub fn ended(&self) -> bool {
-        self.ended && self.next >= self.known
+        self.sessions.is_over() && self.next >= self.known
     }
 
     /// What was met so far.
@@ -307,8 +333,8 @@ impl Listener {
         self.config.sources = Some(sources);
     }
 
-    fn take_packet(&mut self, now: Nanos, packet: &Packet<'_>) {
-        for (seq, message) in (packet.seq()..).zip(packet.messages()) {
+    fn take_packet(&mut self, now: Nanos, first: u64, packet: &Packet<'_>) {
+        for (seq, message) in (first..).zip(packet.messages()) {
             if seq == self.next {
                 self.take_message(now, message);
             }
@@ -318,6 +344,7 @@ impl Listener {
     fn take_message(&mut self, now: Nanos, bytes: &[u8]) {
         let seq = self.next;
         self.next += 1;
+        self.sessions.taken(self.next);
         self.counters.messages += 1;
         self.counters.repaired += u64::from(seq < self.asked);
         self.stream.push(bytes);
@@ -363,11 +390,43 @@ impl Listener {
     }
 
     fn take_ready(&mut self, now: Nanos) {
-        while let Some(bytes) = self.reorder.take_ready(self.next) {
+        while let Some((first, bytes)) = self.reorder.take_ready(self.next) {
             if let Ok(packet) = Packet::parse(&bytes) {
-                self.take_packet(now, &packet);
+                self.take_packet(now, first, &packet);
             }
             self.reorder.recycle(bytes);
+        }
+    }
+
+    /// A packet of a session that begins behind `offset` and is the last known, or not.
+    fn take(
+        &mut self,
+        now: Nanos,
+        from: Peer,
+        (offset, last): (u64, bool),
+        (packet, bytes): (&Packet<'_>, &[u8]),
+    ) {
+        let bounds = (offset.checked_add(packet.seq()), offset.checked_add(packet.next_seq()));
+        let (Some(first), Some(end)) = bounds else { return };
+        if last {
+            self.known = self.known.max(end);
+            if packet.is_end_of_session() {
+                self.sessions.end(self.known);
+            }
+        }
+        if packet.count() == 0 {
+            // A heartbeat says only which number comes next; a server's, which one it still has.
+            if !packet.is_end_of_session() || end > self.next {
+                self.heard_of_store(now, from, first);
+            }
+        } else if end <= self.next {
+            self.counters.duplicates += 1;
+        } else if first <= self.next {
+            self.take_packet(now, first, packet);
+            self.take_ready(now);
+        } else {
+            self.counters.early += 1;
+            self.counters.evicted += u64::from(!self.reorder.insert(first, bytes));
         }
     }
 
@@ -380,7 +439,7 @@ impl Listener {
     /// Sets, moves or clears the request timer after `next` or `known` may have moved.
     fn watch_gap(&mut self, now: Nanos, before: u64) {
         self.unanswered = if self.next > before { 0 } else { self.unanswered };
-        if self.next >= self.known {
+        if self.next >= self.known && !self.sessions.awaits_end() {
             self.request_at = Nanos::NEVER;
             self.timeout_ns = self.config.request_timeout_ns;
         } else if self.request_at == Nanos::NEVER {
@@ -417,10 +476,24 @@ impl Listener {
     /// Asks the server whose turn it is for what is missing first.
     fn ask(&mut self, out: &mut Outbox) {
         let Some(server) = self.servers.asked() else { return };
-        let end = self.reorder.first().unwrap_or(self.known).min(self.known);
+        let missing = self.next < self.known && !self.servers.none_has(self.next);
+        if self.sessions.awaits_end() && !missing {
+            // What comes after its last message, wherever that is.
+            let request = Request { session: self.sessions.last(), seq: BEYOND, count: 1 };
+            let token = self.servers.token();
+            let span = out.write(|buffer| {
+                request.encode(buffer);
+                buffer.extend_from_slice(&token);
+            });
+            out.datagram(Channel::FEED, server, span);
+            self.counters.requests += 1;
+            return;
+        }
+        let (session, seq, end) = self.sessions.of(self.next, self.known);
+        let end = self.reorder.first().unwrap_or(end).min(end);
         let missing = end.saturating_sub(self.next).max(1);
         let count = missing.min(u64::from(self.config.request_messages.max(1))) as u16;
-        let request = Request { session: self.config.session, seq: self.next, count };
+        let request = Request { session, seq, count };
         let token = self.servers.token();
         let span = out.write(|buffer| {
             request.encode(buffer);
@@ -449,7 +522,10 @@ impl Node for Listener {
             self.counters.foreign += 1;
             return;
         }
-        if let Some(token) = moldudp::parse_token(self.config.session, bytes) {
+        let named =
+            bytes.first_chunk().map(|name| Session(*name)).filter(|_| bytes.len() > TOKEN_FROM);
+        let named = named.filter(|of| self.sessions.offset_of(*of).is_some());
+        if let Some(token) = named.and_then(|session| moldudp::parse_token(session, bytes)) {
             self.counters.tokens += 1;
             if self.servers.give_token(from, token) && self.request_at != Nanos::NEVER {
                 // Now the whole answer is to be had.
@@ -463,30 +539,37 @@ impl Node for Listener {
             self.counters.malformed += 1;
             return;
         };
-        if packet.session() != self.config.session {
-            self.counters.other_session += 1;
-            return;
+        let before = self.next;
+        let mut named = self.sessions.named(packet.session());
+        match named {
+            Named::Other => {
+                self.counters.other_session += 1;
+                return;
+            }
+            Named::Past => {
+                self.counters.packets += 1;
+                self.counters.duplicates += 1;
+                return;
+            }
+            Named::Later => {
+                self.sessions.go_on(self.known);
+                if self.sessions.last() == packet.session() {
+                    named = self.sessions.named(packet.session());
+                }
+            }
+            Named::At { .. } => {}
         }
         self.counters.packets += 1;
         if let Some(capture) = &mut self.capture {
             capture.packet(now, bytes);
         }
-        self.ended |= packet.is_end_of_session();
-        self.known = self.known.max(packet.next_seq());
-        let before = self.next;
-        if packet.count() == 0 {
-            // A heartbeat says only which number comes next; a server's, which one it still has.
-            if !packet.is_end_of_session() {
-                self.heard_of_store(now, from, packet.seq());
-            }
-        } else if packet.next_seq() <= self.next {
-            self.counters.duplicates += 1;
-        } else if packet.seq() <= self.next {
-            self.take_packet(now, &packet);
-            self.take_ready(now);
-        } else {
-            self.counters.early += 1;
-            self.counters.evicted += u64::from(!self.reorder.insert(packet.seq(), bytes));
+        match named {
+            Named::At { offset, last } => self.take(now, from, (offset, last), (&packet, bytes)),
+            // Where it begins is not known yet: it is asked for then.
+            _ => self.counters.early += 1,
+        }
+        if let Some(catch_up) = &mut self.catch_up {
+            catch_up.follow(self.sessions.latest().0);
         }
         self.watch_gap(now, before);
         if self.request_at <= now {

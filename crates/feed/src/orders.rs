@@ -84,6 +84,13 @@ impl Orders {
         self.max
     }
 
+    /// Forgets all orders, keeps the memory.
+    pub fn clear(&mut self) {
+        self.slots.clear();
+        self.by_ref.clear();
+        self.free = NONE;
+    }
+
     pub fn find(&self, order_ref: u64) -> Option<Slot> {
         self.by_ref.get(&order_ref).copied()
     }

@@ -47,10 +47,11 @@ impl Reorder {
         !full
     }
 
-    /// The first packet when it starts at or before `next`; give it back to [`Reorder::recycle`].
-    pub fn take_ready(&mut self, next: u64) -> Option<Vec<u8>> {
+    /// The first packet and where it starts, when that is at or before `next`; give it back to
+    /// [`Reorder::recycle`].
+    pub fn take_ready(&mut self, next: u64) -> Option<(u64, Vec<u8>)> {
         let first = self.packets.first_entry()?;
-        (*first.key() <= next).then(|| first.remove())
+        (*first.key() <= next).then(|| first.remove_entry())
     }
 
     /// Keeps the memory of a packet for the next one.
@@ -73,8 +74,8 @@ mod tests {
         assert!(!reorder.insert(30, b"c"));
         assert!(reorder.insert(10, b"longer"));
         assert_eq!((reorder.first(), reorder.take_ready(9)), (Some(10), None));
-        assert_eq!(reorder.take_ready(10).as_deref(), Some(&b"longer"[..]));
-        assert_eq!(reorder.take_ready(25).as_deref(), Some(&b"b"[..]));
+        assert_eq!(reorder.take_ready(10), Some((10, b"longer".to_vec())));
+        assert_eq!(reorder.take_ready(25), Some((20, b"b".to_vec())));
         assert_eq!(reorder.take_ready(u64::MAX), None);
     }
 }

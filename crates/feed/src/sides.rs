@@ -66,6 +66,15 @@ impl Sides {
         heard.next = heard.next.max(first.saturating_add(count.into()));
     }
 
+    /// A side was heard, whatever it said.
+    pub fn lives(&mut self, now: Nanos, side: usize, mut tell: impl FnMut(Notice)) {
+        let Some(heard) = self.sides.get_mut(side) else { return };
+        heard.heard = now;
+        if std::mem::take(&mut heard.stale) {
+            tell(Notice::Alive { side });
+        }
+    }
+
     /// Whether a copy of the packet that begins with `first` was noted lately.
     pub fn knows(&self, first: u64) -> bool {
         self.place(first).is_some_and(|place| place.0 == first)

@@ -187,7 +187,7 @@ impl SnapshotServer {
         });
         let client = self.feed.channels().get(of);
         if let (None, Some(copy), Some(client)) = (found, self.copies.get_mut(place), client) {
-            copy.frozen.take(client.image(), client.next_seq());
+            copy.frozen.take(client.image(), client.session_next());
             (copy.of, copy.taken_at) = (of, now);
             self.counters.copies += 1;
         }

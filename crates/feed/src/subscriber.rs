@@ -4,8 +4,10 @@
 //! datagram is for its session says. What is of no known session goes to the first client, which
 //! counts it. With one session this is that client and nothing more.
 
-use types::{Channel, ClockReading, ConnId, InstrumentId, Nanos, Node, Outbox, Peer};
-use wire::moldudp::{Packet, Session, parse_token};
+use types::{
+    Channel, ClockReading, ConnId, InstrumentId, Nanos, Node, Outbox, Peer, sessions_later,
+};
+use wire::moldudp::Session;
 
 use crate::{
     catch_up::{CatchUpCounters, NAME_RANGES},
@@ -59,10 +61,9 @@ impl Subscriber {
         self.clients.iter().find(carries).map(Listener::image)
     }
 
-    /// The client of a session.
+    /// The client of a session, or of one of the same stream on an earlier day.
     pub fn of_session(&self, session: Session) -> Option<&Listener> {
-        let place = self.sessions.iter().position(|of| *of == session)?;
-        self.clients.get(place)
+        self.clients.get(self.place(&session.0)?)
     }
 
     /// From now on the feed comes from these addresses, and from nobody else but the servers.
@@ -83,7 +84,7 @@ impl Subscriber {
 
     /// Place of a session among the clients.
     pub(crate) fn place(&self, session: &[u8; 10]) -> Option<usize> {
-        self.sessions.iter().position(|of| of.0 == *session)
+        self.sessions.iter().position(|of| sessions_later(of.0, *session).is_some())
     }
 
     /// Whether a stream is one that a client opened.
@@ -118,9 +119,7 @@ impl Node for Subscriber {
         bytes: &[u8],
         out: &mut Outbox,
     ) {
-        let session = Packet::parse(bytes).map(|packet| packet.session()).ok();
-        let of = |of: &Session| Some(*of) == session || parse_token(*of, bytes).is_some();
-        let known = self.sessions.iter().position(of);
+        let known = bytes.first_chunk().and_then(|session| self.place(session));
         if let Some(client) = self.clients.get_mut(known.unwrap_or(0)) {
             client.handle_datagram(now, channel, from, bytes, out);
         }

@@ -11,7 +11,9 @@ use feed::{
     CatchUpConfig, Frozen, Listener, ListenerConfig, SnapshotServer, SnapshotServerConfig,
     Subscriber,
 };
-use types::{Channel, ClockReading, ConnId, FeedSeq, Nanos, Node, Op, Outbox, Peer, limits};
+use types::{
+    Channel, ClockReading, ConnId, FeedSeq, Nanos, Node, Op, Outbox, Peer, limits, sessions_later,
+};
 use wire::moldudp::{self, Packet, Request, Session};
 use wire::soupbin::{ClientPacket, LoginRequest, RejectCode, ServerPacket, SessionName};
 
@@ -102,8 +104,12 @@ fn judge_requests(seed: u64, listener: &Listener, out: &Outbox, tally: &mut Tall
             panic!("seed {seed}: {op:?}");
         };
         let request = Request::parse(&out.bytes(*bytes)[..moldudp::HEADER_LEN]).expect("a request");
-        assert_eq!(request.session, SESSION, "seed {seed}");
-        assert_eq!(request.seq, listener.next_seq().0, "seed {seed}");
+        // Of the session of the next message, or for the end of one that is over.
+        let later = sessions_later(SESSION.0, request.session.0);
+        assert!(later.is_some(), "seed {seed}: {request:?}");
+        let next = request.session == listener.session();
+        let next = next && request.seq == listener.session_next().0;
+        assert!(next || request.seq == 1 << 62, "seed {seed}: {request:?}");
         assert!((1..=512).contains(&request.count), "seed {seed}: {request:?}");
         tally.judged += 1;
     }
@@ -117,7 +123,7 @@ fn the_moldudp64_client_takes_what_is_right_and_asks_for_the_rest() {
     mutate(&Target { name: "MoldUDP64 client", slice: 60_000, grown_max: BOOKS_MAX }, |seed| {
         let (mut faults, mut tally) = (Faults::new(seed), Tally::default());
         let mut listener = Listener::new(config());
-        let (mut out, mut now) = (Outbox::default(), 1_000);
+        let (mut out, mut now, mut later) = (Outbox::default(), 1_000, 0);
         listener.handle_datagram(at(0), Channel::FEED, RECEIVER, first.bytes(), &mut out);
         assert_eq!(listener.next_seq(), FeedSeq(2), "the first message is of this session");
         for _ in 0..ROUNDS {
@@ -130,6 +136,8 @@ fn the_moldudp64_client_takes_what_is_right_and_asks_for_the_rest() {
             tally.sent += 1;
             let parsed = Packet::parse(&bytes).ok();
             tally.framed += u64::from(parsed.is_some_and(|packet| packet.session() == SESSION));
+            let named = parsed.and_then(|packet| sessions_later(SESSION.0, packet.session().0));
+            later += u64::from(named.is_some_and(|later| later > 0));
             assert!(listener.next_seq() >= before, "seed {seed}");
             now += faults.pick(&[1_000, 100_000, 1_000_000, 20_000_000]);
             out.clear();
@@ -141,7 +149,10 @@ fn the_moldudp64_client_takes_what_is_right_and_asks_for_the_rest() {
         }
         let counters = listener.counters();
         let all = counters.packets + counters.malformed + counters.other_session + counters.tokens;
-        assert_eq!((all, counters.packets), (ROUNDS + 1, tally.framed + 1), "seed {seed}");
+        assert_eq!(all, ROUNDS + 1, "seed {seed}");
+        // A damaged name may be that of the next session behind the end of this one.
+        let accepted = tally.framed + 1..=tally.framed + 1 + later;
+        assert!(accepted.contains(&counters.packets), "seed {seed}: {counters:?}");
         tally
     });
 }

@@ -15,8 +15,8 @@ mod tree;
 
 pub use deadline::{all_reduce, delay, estimator, hold, samples};
 pub use feed::{
-    answers, duplicate_filter, gaps, hedger, mold, parity, proxy, publisher, receiver,
-    repair_cache, retransmission, skip,
+    answers, duplicate_filter, feed_session, gaps, hedger, mold, parity, proxy, publisher,
+    receiver, repair_cache, retransmission, skip,
 };
 pub use orders::{
     egress, ingress, order_ack, order_facts, pacing, payload, release_policy, resend_budget,

@@ -22,7 +22,7 @@ use super::Root;
 use crate::DayRecord;
 
 const MAGIC: &[u8; 8] = b"FBROOTCP";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// Why a root can't be taken up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

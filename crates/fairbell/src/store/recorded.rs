@@ -9,7 +9,10 @@ use std::path::Path;
 
 use engine::Output;
 use feed::pcap::{Payload, Pcap, PcapError};
-use types::{AccountId, ExecutionKind, ExecutionReport, Input, Instrument, Side};
+use types::{
+    AccountId, ExecutionKind, ExecutionReport, Input, Instrument, MarketEvent, Side,
+    SystemEventCode, sessions_later,
+};
 use wire::itch;
 use wire::moldudp::Packet;
 
@@ -42,10 +45,12 @@ impl Recorded {
 
 /// A feed that somebody received.
 pub struct RecordedFeed {
-    /// By position; those compared are gone.
-    messages: BTreeMap<u64, Vec<u8>>,
-    /// First and last position.
-    range: (u64, u64),
+    /// By session, counted from the first, and number in it; those compared are gone.
+    messages: BTreeMap<(u16, u64), Vec<u8>>,
+    /// First and last of them.
+    range: ((u16, u64), (u16, u64)),
+    /// The session of the log's last message, and the messages before it.
+    session: (u16, u64),
     encoder: itch::Encoder,
     bytes: Vec<u8>,
     found: Recorded,
@@ -72,15 +77,16 @@ impl RecordedFeed {
         instruments: &[Instrument],
     ) -> Result<RecordedFeed, Failure> {
         let file = std::fs::read(path).map_err(|error| on(path, error))?;
-        let mut messages: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut messages: BTreeMap<(u16, u64), Vec<u8>> = BTreeMap::new();
         let mut found = Recorded::default();
         datagrams(&file, |datagram| {
             let Ok(packet) = Packet::parse(datagram) else { return };
-            if packet.session().0 != genesis.session || packet.is_end_of_session() {
+            let Some(session) = sessions_later(genesis.session, packet.session().0) else { return };
+            if packet.is_end_of_session() {
                 return;
             }
             for (message, position) in packet.messages().zip(packet.seq()..) {
-                let first = messages.entry(position).or_insert_with(|| message.to_vec());
+                let first = messages.entry((session, position)).or_insert_with(|| message.to_vec());
                 if first.as_slice() != message {
                     found.differs(|| format!("message {position} was received in two versions"));
                 }
@@ -92,22 +98,27 @@ impl RecordedFeed {
             return Err(on(path, "holds no message of this exchange's session"));
         };
         let encoder = itch::Encoder::new(instruments, genesis.midnight);
-        Ok(RecordedFeed { messages, range, encoder, bytes: Vec::new(), found })
+        Ok(RecordedFeed { messages, range, session: (0, 0), encoder, bytes: Vec::new(), found })
     }
 
     /// Takes what followed from the next input of the log.
     pub fn take(&mut self, input: &Input, output: &Output) {
         let (first, last) = self.range;
         for (position, event) in &output.market {
-            let position = position.0;
-            if position < first || position > last {
+            let begins = MarketEvent::SystemEvent { code: SystemEventCode::StartOfMessages };
+            if *event == begins && position.0 > 1 {
+                self.session = (self.session.0 + 1, position.0 - 1);
+            }
+            let place = (self.session.0, position.0 - self.session.1);
+            if place < first || place > last {
                 continue;
             }
+            let position = position.0;
             self.bytes.clear();
             // What has no format was not published either.
             let _ = self.encoder.encode(event, input.t_seq, &mut self.bytes);
             self.found.compared += 1;
-            match self.messages.remove(&position) {
+            match self.messages.remove(&place) {
                 None => self.found.differs(|| format!("message {position} was not received")),
                 Some(received) if received != self.bytes => {
                     self.found.differs(|| format!("message {position} has other bytes"));
@@ -119,8 +130,9 @@ impl RecordedFeed {
 
     /// What came of it; at the end of the log nothing may be left that the log does not have.
     pub fn finish(mut self, ended: bool) -> Recorded {
-        for position in std::mem::take(&mut self.messages).into_keys().filter(|_| ended) {
-            self.found.differs(|| format!("message {position} was never published"));
+        for (session, number) in std::mem::take(&mut self.messages).into_keys().filter(|_| ended) {
+            let day = session + 1;
+            self.found.differs(|| format!("message {number} of day {day} was never published"));
         }
         self.found
     }

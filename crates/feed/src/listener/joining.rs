@@ -3,6 +3,7 @@
 //! as for a gap; what does not fit there is repaired afterwards.
 
 use types::{ConnId, FeedSeq, Nanos, Outbox, Peer};
+use wire::moldudp::Session;
 
 use super::Listener;
 use crate::{
@@ -11,8 +12,9 @@ use crate::{
     snapshot::Loading,
 };
 
-/// Where a listener joined the feed by a snapshot: it has not heard what came before, and its
-/// digest of the feed's bytes begins anew there.
+/// Where a listener joined the feed by a snapshot, or by the beginning of a day because nobody had the rest
+/// of the one before: it has not heard what came before, and its digest of the feed's bytes begins anew
+/// there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Joined {
     /// First message heard after the first snapshot.
@@ -53,6 +55,30 @@ impl Listener {
         if helped {
             self.request_at = now;
         }
+        if self.catch_up.is_none() && self.servers.none_has(self.next) {
+            self.skip_to_day(now);
+        }
+    }
+
+    /// Nobody has what is missing of a day that is over: goes on with the next one, which begins by
+    /// telling all there is.
+    fn skip_to_day(&mut self, now: Nanos) {
+        let Some(start) = self.sessions.next_start() else { return };
+        let before = std::mem::replace(&mut self.next, start);
+        self.sessions.taken(start);
+        self.servers.forget();
+        self.unanswered = 0;
+        self.stream = StreamDigest::default();
+        let seq = FeedSeq(start);
+        let joined = self.joined.get_or_insert(Joined { first: seq, last: seq, times: 0 });
+        (joined.last, joined.times) = (seq, joined.times + 1);
+        if let Some(capture) = &mut self.capture {
+            capture.interrupt();
+        }
+        if let Some(ticker) = &mut self.ticker {
+            ticker.joined(now, (before, start), &self.image);
+        }
+        self.take_ready(now);
     }
 
     fn behind(&self, unanswered_max: u32) -> Behind {
@@ -96,7 +122,9 @@ impl Listener {
         match call(catch_up) {
             Progress::Going => return,
             Progress::Failed => {}
-            Progress::Came(loading, seq) => self.load(now, &loading, seq),
+            Progress::Came(loading, session, seq) => {
+                self.load(now, &loading, Session(session), seq)
+            }
         }
         if self.request_at != Nanos::NEVER {
             self.request_at = now;
@@ -104,7 +132,15 @@ impl Listener {
     }
 
     /// Takes the books of a snapshot and goes on from `seq`.
-    fn load(&mut self, now: Nanos, loading: &Loading, seq: FeedSeq) {
+    fn load(&mut self, now: Nanos, loading: &Loading, session: Session, number: FeedSeq) {
+        let offset = self.sessions.offset_of(session);
+        let counted = match offset {
+            Some(offset) => offset.checked_add(number.0),
+            // Behind all that is known, wherever that ends.
+            None if session == self.sessions.latest() => self.known.checked_add(number.0),
+            None => None,
+        };
+        let Some(seq) = counted.map(FeedSeq) else { return };
         let newer = seq.0 > self.next && seq.0 - self.next < u64::from(u32::MAX);
         let useful = newer && self.image.adopt(loading.image()).is_ok();
         if let Some(catch_up) = &mut self.catch_up {
@@ -114,8 +150,15 @@ impl Listener {
         if !useful {
             return;
         }
+        if offset.is_none() {
+            // How many messages lie between is not known: what is noted is of another count.
+            self.checkpoints.clear();
+        }
         let before = self.next;
+        let position = self.sessions.jump(session, number.0, seq.0);
+        debug_assert_eq!(position, seq.0, "it was counted alike before");
         self.next = seq.0;
+        self.sessions.taken(self.next);
         self.known = self.known.max(self.next);
         self.servers.forget();
         self.unanswered = 0;

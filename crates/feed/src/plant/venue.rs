@@ -138,16 +138,22 @@ impl VenueFeed {
         else {
             return;
         };
+        // What is of a session that is not counted yet says only that the side lives.
+        let first = client.position(Session(*session), first);
+        let next = client.next_seq().0;
         let (number, updates) = (place as u8, &mut self.updates);
         line.heard = now;
         if std::mem::take(&mut line.stale) {
             updates.push(Update::of_line(Kind::Fresh, number, now));
         }
         let mut tell = |notice| updates.extend(of_side(notice, number, now));
-        line.sides.hear(now, side, (first, count), &mut tell);
+        match first {
+            Some(first) => line.sides.hear(now, side, (first, count), &mut tell),
+            None => line.sides.lives(now, side, &mut tell),
+        }
         line.sides.watch(self.silent, &mut tell);
-        if count > 0 {
-            let old = first.saturating_add(count.into()) <= client.next_seq().0;
+        if let Some(first) = first.filter(|_| count > 0) {
+            let old = first.saturating_add(count.into()) <= next;
             match old || line.sides.knows(first) {
                 true => line.sides.second(now, side, first),
                 false => line.sides.first(now, side, first),

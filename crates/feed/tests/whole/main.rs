@@ -4,6 +4,7 @@ mod arbitration;
 mod auctions;
 #[path = "../common/mod.rs"]
 mod common;
+mod days;
 mod image;
 mod itch_description;
 mod listener;

@@ -2,6 +2,7 @@
 
 pub mod answers;
 pub mod duplicate_filter;
+pub mod feed_session;
 mod feed_trail;
 pub mod gaps;
 pub mod hedger;

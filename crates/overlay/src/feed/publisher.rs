@@ -31,6 +31,7 @@ use crate::{
     deadline::estimator::Estimator,
     feed::answers::TokenMaker,
     feed::duplicate_filter::TERM_SHIFT,
+    feed::feed_session::FeedSession,
     feed::feed_trail::BLOCK,
     feed::hedger::{HedgeMode, Hedger},
     feed::mold::{END_OF_SESSION, HEADER_LEN, Header, PREFIX_LEN, Session},
@@ -135,6 +136,8 @@ pub struct FeedRelease {
 /// The publisher of one tree.
 pub struct Publisher {
     tree: Tree,
+    /// The day's session.
+    session: FeedSession,
     config: PublisherConfig,
     store: RetransmissionStore,
     reducer: DelayReducer,
@@ -179,6 +182,7 @@ impl Publisher {
         packet.resize(HEADER_LEN, 0);
         Publisher {
             tree,
+            session: FeedSession::first(config.session),
             config: PublisherConfig { packet_max, ..config },
             store: RetransmissionStore::new(tree, config.session, config.store),
             reducer: DelayReducer::with_estimator(tree, config.delay, config.estimator),
@@ -311,6 +315,23 @@ impl Publisher {
         }
     }
 
+    /// A new day: what waits is sent, and the next message is the first of the stream's next session.
+    /// The session before it is over for the public. Before the first message there is nothing to
+    /// end.
+    pub fn begin_session(&mut self, now: ClockReading, out: &mut Outbox) {
+        if self.next_seq == 1 || self.ended {
+            return;
+        }
+        self.send_packet(now.now, out);
+        self.session = self.session.next(self.next_seq - 1);
+        self.store.begin_session(self.session);
+    }
+
+    /// The day's session.
+    pub fn session(&self) -> FeedSession {
+        self.session
+    }
+
     /// Sends what waits and ends the session.
     pub fn end_session(&mut self, now: ClockReading, out: &mut Outbox) {
         self.send_packet(now.now, out);
@@ -384,7 +405,7 @@ impl Publisher {
         }
         self.flush_from = now.after(self.config.linger_ns);
         let seq = self.next_seq - u64::from(self.count);
-        let header = Header { session: self.config.session, seq, count: self.count };
+        let header = Header { session: self.session.inside(), seq, count: self.count };
         self.packet[..HEADER_LEN].copy_from_slice(&header.bytes());
         if self.follows {
             let body = self.body(now);
@@ -446,7 +467,7 @@ impl Publisher {
         let count = if self.ended { END_OF_SESSION } else { 0 };
         // Messages that still linger have not been sent: they are not missing yet.
         let seq = self.next_seq - u64::from(self.count);
-        let header = Header { session: self.config.session, seq, count };
+        let header = Header { session: self.session.inside(), seq, count };
         let body = self.body(now);
         self.send_down(&body, &header.bytes(), out);
         self.stats.heartbeats += 1;
@@ -592,6 +613,7 @@ impl Publisher {
         }
         to.u32(self.count.into());
         to.section(|bytes| bytes.extend_from_slice(self.packet.get(HEADER_LEN..).unwrap_or(&[])));
+        self.store.pack_sessions(to);
         self.store.pack(to)
     }
 
@@ -618,6 +640,10 @@ impl Publisher {
         self.packet.truncate(HEADER_LEN);
         self.packet.extend_from_slice(filling);
         (self.count, self.next_seq, self.next_id) = (count, next_seq, next_id);
+        self.session = self.store.unpack_sessions(from)?;
+        if self.session.base() >= next_seq {
+            return None;
+        }
         self.store.unpack(from, next_seq - u64::from(count))
     }
 }

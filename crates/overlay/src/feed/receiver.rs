@@ -30,8 +30,9 @@ use crate::{
     deadline::samples::ReceiverSamples,
     emit,
     feed::duplicate_filter::{Arrival, DuplicateFilter, FilterStats},
+    feed::feed_session::FeedSession,
     feed::gaps::{Gaps, Spread},
-    feed::mold::{Header, Packet, Session},
+    feed::mold::{END_OF_SESSION, HEADER_LEN, Header, Packet, Session},
     feed::parity::ParityDecoder,
     feed::retransmission::REPAIR_DATAGRAMS_MAX,
     feed::skip::{Skip, SkipStats},
@@ -179,6 +180,9 @@ pub struct Receiver {
     config: ReceiverConfig,
     /// Further addresses to which released packets are sent.
     subscribers: Subscribers,
+    /// The session of what was handed on last, and how packets in the tree call it.
+    session: FeedSession,
+    inside: Session,
     filter: DuplicateFilter,
     position: TreePosition,
     /// (id, time) of first copies, by id modulo the length.
@@ -221,6 +225,8 @@ impl Receiver {
             node,
             config,
             subscribers: Subscribers::of(config.feed),
+            session: FeedSession::first(config.session),
+            inside: config.session,
             filter: DuplicateFilter::new(config.filter_slots, tree.epoch, copies),
             position: TreePosition::new(&tree, node),
             arrivals: vec![(0, Nanos(0)); arrivals].into_boxed_slice(),
@@ -292,9 +298,14 @@ impl Receiver {
         StatusBody { known: next.map_or(self.tree.epoch, |tree| tree.epoch), present }
     }
 
-    /// The MoldUDP64 session that it releases.
+    /// The MoldUDP64 session that it releases: that of the packet handed on last.
     pub fn session(&self) -> [u8; 10] {
-        self.config.session
+        self.session.name()
+    }
+
+    /// The number in its session of the message that is handed on next.
+    pub fn session_next(&self) -> u64 {
+        self.next.saturating_sub(self.session.base()).max(1)
     }
 
     /// Further addresses to which released packets are sent.
@@ -469,7 +480,8 @@ impl Receiver {
 
     fn take(&mut self, now: Nanos, body: &DataBody, bytes: &[u8], repair: bool, out: &mut Outbox) {
         let believed = |packet: &Packet| {
-            packet.header.session == self.config.session
+            FeedSession::of(&self.config.session, &packet.header.session)
+                .is_some_and(|session| session.holds(&packet.header))
                 && packet.end() - self.next.min(packet.end()) < AHEAD_MAX
         };
         let Some(packet) = Packet::parse(bytes).filter(believed) else {
@@ -550,11 +562,19 @@ impl Receiver {
             if !over && (seq > self.next || release_at > now) {
                 break;
             }
+            if !over && let Some(session) = self.session_at_front() {
+                self.enter(session, out);
+            }
             let Some(held) = self.hold.pop() else { break };
             if over {
                 continue;
             }
-            let span = out.write(|buffer| held.append_from(self.next, buffer));
+            let session = self.session;
+            let span = out.write(|buffer| {
+                let start = buffer.len();
+                held.append_from(self.next, buffer);
+                publish_header(session, buffer, start);
+            });
             self.subscribers.hand_on(span, out);
             let stamped = held.deadline != Nanos(0);
             let point = if stamped && held.arrived > held.release_at {
@@ -576,11 +596,43 @@ impl Receiver {
             self.trace(point, id, now, value, out);
         }
         if let Some(notice) = self.notice.filter(|notice| notice.seq <= self.next) {
-            if notice.seq == self.next {
-                let span = out.store(&notice.bytes());
-                self.subscribers.hand_on(span, out);
+            let session = FeedSession::of(&self.config.session, &notice.session);
+            if let Some(session) = session.filter(|_| notice.seq == self.next) {
+                self.enter(session, out);
+                if let Some(told) = self.session.public(notice) {
+                    let span = out.store(&told.bytes());
+                    self.subscribers.hand_on(span, out);
+                }
             }
             self.notice = None;
+        }
+    }
+
+    /// The session of the first datagram that waits, if it is another one than the last.
+    fn session_at_front(&self) -> Option<FeedSession> {
+        let (header, _) = Header::read(&self.hold.front()?.packet)?;
+        if header.session == self.inside {
+            return None;
+        }
+        FeedSession::of(&self.config.session, &header.session)
+    }
+
+    /// What is handed on next is of this session. If it is the one behind the last, that one is over,
+    /// and its listeners are told.
+    fn enter(&mut self, session: FeedSession, out: &mut Outbox) {
+        if session == self.session {
+            return;
+        }
+        let before = std::mem::replace(&mut self.session, session);
+        self.inside = session.inside();
+        if before.next(session.base().max(before.base())) == session
+            && self.next == session.base() + 1
+        {
+            let end = Header { session: before.inside(), seq: self.next, count: END_OF_SESSION };
+            if let Some(told) = before.public(end) {
+                let span = out.store(&told.bytes());
+                self.subscribers.hand_on(span, out);
+            }
         }
     }
 
@@ -654,6 +706,16 @@ impl Receiver {
     }
 }
 
+/// Puts the public header in the place of the one that a packet had in the tree.
+fn publish_header(session: FeedSession, buffer: &mut [u8], start: usize) {
+    let read = buffer.get(start..).and_then(Header::read).map(|(header, _)| header);
+    let told = read.and_then(|header| session.public(header));
+    let place = buffer.get_mut(start..start + HEADER_LEN);
+    if let (Some(told), Some(place)) = (told, place) {
+        place.copy_from_slice(&told.bytes());
+    }
+}
+
 /// Jumping over what it can't have any more; [`crate::skip`] says when.
 impl Receiver {
     /// Messages jumped over so far.
@@ -672,7 +734,8 @@ impl Receiver {
     ) {
         let Some(header) = Packet::parse(bytes).map(|packet| packet.header).filter(|header| {
             let near = header.seq - self.next.min(header.seq) < AHEAD_MAX;
-            sender == ROOT && near && header.session == self.config.session
+            let ours = FeedSession::of(&self.config.session, &header.session).is_some();
+            sender == ROOT && near && ours
         }) else {
             self.stats.malformed += 1;
             return;

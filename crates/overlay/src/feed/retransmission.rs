@@ -17,17 +17,19 @@
 //! asks for what is no longer there is told the first message that still is, receivers by a repair
 //! with [`DATA_OLDEST`], the public by a heartbeat of that number.
 
+mod public;
+
 use std::collections::VecDeque;
 
 use types::{
-    Channel, FeedSeq, Nanos, NodeId, Outbox, Packer, Peer, SpillStore, Unpacker,
-    limits::MOLD_PACKET_MAX,
+    FeedSeq, Nanos, NodeId, Outbox, Packer, SpillStore, Unpacker, limits::MOLD_PACKET_MAX,
 };
 use zerocopy::FromZeros;
 
 use crate::{
     emit,
-    feed::answers::{Allowance, AnswerConfig, AnswerStats, Answers, PublicRequest, TokenMaker},
+    feed::answers::{AnswerConfig, AnswerStats, Answers, TokenMaker},
+    feed::feed_session::FeedSession,
     feed::feed_trail::{self, FeedTrail},
     feed::mold::{self, Header, Packet, Session},
     frame::{DATA_OLDEST, DataBody, FrameKind, HopHeader, RepairRequestBody},
@@ -99,7 +101,8 @@ impl Stored {
 /// Published datagrams, kept to answer repair requests.
 pub struct RetransmissionStore {
     tree: Tree,
-    session: Session,
+    /// Sessions so far, the present one last; never empty.
+    sessions: VecDeque<FeedSession>,
     datagrams: usize,
     entries: VecDeque<Stored>,
     bytes: Box<[u8]>,
@@ -134,7 +137,7 @@ impl RetransmissionStore {
         }
         RetransmissionStore {
             tree,
-            session,
+            sessions: VecDeque::from([FeedSession::first(session)]),
             datagrams,
             entries,
             bytes: bytes.into_boxed_slice(),
@@ -173,8 +176,9 @@ impl RetransmissionStore {
         self.entries.front().map(|entry| FeedSeq(entry.seq))
     }
 
-    /// Keeps a packet as it was sent. Packets come in feed sequence; one that does not follow, has
-    /// no messages or is longer than [`MOLD_PACKET_MAX`] is not kept.
+    /// Keeps a packet as it was sent. Packets come in feed sequence; one that was before, has no
+    /// messages or is longer than [`MOLD_PACKET_MAX`] is not kept. Behind a hole the store begins anew:
+    /// what it has is always one piece, and who asks for what is before that is told so.
     pub fn keep(&mut self, body: &DataBody, packet: &[u8]) {
         self.keep_unstamped(body, packet);
         self.stamped = self.end();
@@ -274,9 +278,15 @@ impl RetransmissionStore {
     /// Keeps a datagram in memory; returns whether there was room.
     fn keep_in_memory(&mut self, body: &DataBody, packet: &[u8]) -> bool {
         let Some(parsed) = Packet::parse(packet) else { return false };
-        let follows = self.entries.back().is_none_or(|last| last.end == parsed.header.seq);
+        let seq = parsed.header.seq;
+        let follows = self.entries.back().is_none_or(|last| last.end <= seq);
         if parsed.messages() == 0 || packet.len() > MOLD_PACKET_MAX || !follows {
             return false;
+        }
+        if self.entries.back().is_some_and(|last| last.end < seq) {
+            while let Some(oldest) = self.entries.pop_front() {
+                self.trail.iter_mut().for_each(|trail| trail.forget(oldest.len));
+            }
         }
         let (size, len) = (self.bytes.len() as u64, packet.len() as u64);
         let tail = size - self.write_at % size;
@@ -329,110 +339,11 @@ impl RetransmissionStore {
         }
     }
 
-    /// Answers a MoldUDP64 request of anybody (specification 1.0, "Request Packet"), as far as it
-    /// may be answered: see [`crate::answers`].
-    pub fn handle_public_request(
-        &mut self,
-        now: Nanos,
-        from: Peer,
-        bytes: &[u8],
-        out: &mut Outbox,
-    ) {
-        let Some(request) = PublicRequest::read(bytes)
-            .filter(|request| request.wanted.session == self.session && request.wanted.count > 0)
-        else {
-            self.stats.refused += 1;
-            return;
-        };
-        self.stats.public_requests += 1;
-        let allowance = self.answers.judge(now, from, &request);
-        if let Some(token) = allowance.token {
-            let head = Header { count: 0, ..request.wanted }.bytes();
-            let span = out.write(|buffer| {
-                buffer.extend_from_slice(&head);
-                buffer.extend_from_slice(&token);
-            });
-            out.datagram(Channel::FEED, from, span);
-        }
-        let (sent, needed) = self.answer(now, from, (request.wanted, &allowance), out);
-        self.answers.spend(now, &allowance, sent, needed);
-    }
-
-    /// Bytes sent, and how many the shortest answer would take; none where there is nothing to say.
-    fn answer(
-        &mut self,
-        now: Nanos,
-        from: Peer,
-        (wanted, allowance): (Header, &Allowance),
-        out: &mut Outbox,
-    ) -> (usize, usize) {
-        if let Some(oldest) = self.entries.front().filter(|oldest| wanted.seq < oldest.seq) {
-            self.stats.too_old += 1;
-            // That it exists is no secret once it is public; before, nobody can be waiting for it.
-            if !self.is_public(oldest, now) {
-                return (0, 0);
-            }
-            if allowance.room < mold::HEADER_LEN {
-                return (0, mold::HEADER_LEN);
-            }
-            let span = out.store(&self.heartbeat(oldest));
-            out.datagram(Channel::FEED, from, span);
-            return (mold::HEADER_LEN, mold::HEADER_LEN);
-        }
-        let first = self.position(wanted.seq);
-        let Some(entry) = self.entries.get(first).filter(|entry| self.is_public(entry, now)) else {
-            self.stats.too_early += 1;
-            return (0, 0);
-        };
-        let skip = wanted.seq.saturating_sub(entry.seq).min(u64::from(u16::MAX)) as u16;
-        let blocks = Packet::parse(self.packet(entry)).and_then(|packet| packet.skip(skip));
-        let block = blocks.and_then(mold::block).map_or(0, |(block, _)| block.len());
-        let needed = mold::HEADER_LEN + block;
-        if allowance.room < needed {
-            return (0, needed);
-        }
-        let span = out.write(|buffer| self.repack(first, wanted, (now, allowance.room), buffer));
-        out.datagram(Channel::FEED, from, span);
-        self.stats.public_replies += 1;
-        (out.bytes(span).len(), needed)
-    }
-
-    /// Appends one packet with the messages from `request.seq` on: at most `request.count`, at most
-    /// `room` bytes, only public ones.
-    fn repack(
-        &self,
-        first: usize,
-        request: Header,
-        (now, room): (Nanos, usize),
-        buffer: &mut Vec<u8>,
-    ) {
-        let start = buffer.len();
-        buffer.extend_from_slice(&Header { count: 0, ..request }.bytes());
-        let mut count = 0u16;
-        'packets: for entry in self.entries.range(first..) {
-            let Some(packet) = Packet::parse(self.packet(entry)) else { break };
-            if !self.is_public(entry, now) {
-                break;
-            }
-            let skip = request.seq.saturating_sub(entry.seq).min(u64::from(u16::MAX)) as u16;
-            let mut blocks = packet.skip(skip).unwrap_or(&[]);
-            while let Some((block, rest)) = mold::block(blocks) {
-                let full = buffer.len() - start + block.len() > room.min(MOLD_PACKET_MAX);
-                if full || count == request.count || count == mold::END_OF_SESSION - 1 {
-                    break 'packets;
-                }
-                buffer.extend_from_slice(block);
-                count += 1;
-                blocks = rest;
-            }
-        }
-        let header = Header { count, ..request }.bytes();
-        buffer[start..start + mold::HEADER_LEN].copy_from_slice(&header);
-    }
-
-    /// A packet without messages that names the first one of an entry.
+    /// A packet in the tree without messages that names the first one of an entry.
     fn heartbeat(&self, entry: &Stored) -> [u8; mold::HEADER_LEN] {
-        Header { session: self.session, seq: entry.seq, count: 0 }.bytes()
+        let read = Header::read(self.packet(entry)).map(|(header, _)| header.session);
+        let session = read.unwrap_or_default();
+        Header { session, seq: entry.seq, count: 0 }.bytes()
     }
 
     /// Index of the first entry that ends after `seq`.
@@ -458,7 +369,7 @@ mod tests {
     use super::*;
     use crate::{frame, tree::topology::Topology};
     use proptest::prelude::*;
-    use types::Op;
+    use types::{Channel, Op, Peer};
 
     const SESSION: Session = *b"FAIRBELL01";
 
