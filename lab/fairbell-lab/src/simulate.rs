@@ -14,6 +14,7 @@ use sim::venue::{Figures, Scenario, SeedReport, Summary, run_seeds};
 use host::failure::Failure;
 
 mod attacks;
+mod days;
 mod fuzz;
 mod replicas;
 mod run;
@@ -22,6 +23,7 @@ mod shards;
 mod zones;
 
 pub use attacks::AttackArgs;
+pub use days::DaysArgs;
 pub use fuzz::FuzzArgs;
 pub use replicas::ReplicasArgs;
 pub use zones::ZonesArgs;
@@ -87,6 +89,8 @@ pub enum Sim {
     Attack(AttackArgs),
     /// Groups of replicas: crashes, partitions, failing disks, clients that send again
     Replicas(ReplicasArgs),
+    /// A venue over many days without a restart: nights, orders that stay, instruments that change
+    Days(DaysArgs),
     /// Groups of replicas in two zones: what each layout costs, and what is left without a zone
     Zones(ZonesArgs),
 }
@@ -97,6 +101,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         Some(Sim::Fuzz(args)) => return fuzz::run(args),
         Some(Sim::Attack(args)) => return attacks::run(args),
         Some(Sim::Replicas(args)) => return replicas::run(args),
+        Some(Sim::Days(args)) => return days::run(args),
         Some(Sim::Zones(args)) => return zones::run(args),
         None => {}
     }

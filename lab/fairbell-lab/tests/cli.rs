@@ -55,6 +55,25 @@ fn a_group_that_fails_names_checker_seed_and_the_command_that_shows_it_again() {
     assert!(lines(&output.stdout)[0].starts_with("1 seeds, 1 failed"));
 }
 
+#[test]
+fn days_without_a_restart_are_settled_each() {
+    let output =
+        fairbell(&["sim", "days", "--days", "3", "--seed", "5", "--requests", "150", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{:?}", lines(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["verdict"], "PASS");
+    let days = document["days"].as_array().unwrap();
+    let sessions: Vec<_> = days.iter().filter_map(|day| day["session"].as_str()).collect();
+    assert_eq!(sessions, ["FAIRBELL01", "FBIRBELL01", "FCIRBELL01"]);
+    for day in days {
+        assert!(day["trades"].as_u64() > Some(0) && day["store_rows_equal"].as_u64() > Some(0));
+    }
+    let bug = ["sim", "days", "--days", "2", "--seed", "5", "--requests", "150", "--bug"];
+    let output = fairbell(&[&bug[..], &["forget-fill"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(lines(&output.stderr)[0].contains("its ledger"), "{:?}", lines(&output.stderr));
+}
+
 /// The table of durabilities has a row for each, beside its floor.
 #[test]
 fn every_durability_is_measured_beside_its_floor() {

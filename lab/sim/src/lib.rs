@@ -5,6 +5,7 @@
 
 mod clock;
 pub mod cloud;
+pub mod days;
 mod link;
 mod queue;
 pub mod replicas;
