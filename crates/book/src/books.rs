@@ -358,6 +358,11 @@ impl Books {
         })
     }
 
+    /// Orders and trades are numbered from the one after `number` on. Before the first of them.
+    pub fn number_from(&mut self, number: u64) {
+        (self.shared.last_ref, self.shared.last_match) = (number, number);
+    }
+
     /// The reference given last; the next one is one higher.
     pub fn last_order_ref(&self) -> OrderRef {
         OrderRef(self.shared.last_ref)

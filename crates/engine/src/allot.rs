@@ -74,7 +74,12 @@ impl Engine {
     #[cold]
     pub(crate) fn directed(&mut self, input: &Input, out: &mut Output) -> Applied {
         match self.risk.take_directive(input.command.session_seq) {
-            Some(Directive::Next) | None => self.dispatch(input, out),
+            Some(Directive::Next) | None => {
+                if let Some(between) = &mut self.between {
+                    between.keep(&input.command);
+                }
+                self.dispatch(input, out)
+            }
             Some(Directive::Seen) => Applied::DuplicateRequest,
             Some(Directive::Early) => Applied::TooFarAhead,
         }

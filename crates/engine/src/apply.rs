@@ -6,6 +6,7 @@ use types::{
     Nanos, Phase,
 };
 
+use crate::between::Between;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::engine_events::EngineEvents;
@@ -19,6 +20,9 @@ use crate::trades::Trades;
 /// Version of the rules: engines of different versions may answer the same input differently, so
 /// logs and snapshots carry it.
 pub const RULES_VERSION: u32 = 8;
+
+/// Orders and trades of a shard are numbered from its own number times two to this power.
+const NUMBERS_OF_SHARD: u32 = 48;
 
 /// What became of an input. Only [`Applied::Done`] has output of its own; orders that end with the
 /// input's time are told of before that, whatever becomes of it.
@@ -73,6 +77,8 @@ pub struct Engine {
     pub(crate) nodes: Nodes,
     pub(crate) accounts: Accounts,
     pub(crate) risk: Risk,
+    /// In a venue of several shards.
+    pub(crate) between: Option<Between>,
     /// Identifiers of open orders, when they have to be unique.
     pub(crate) ids: Option<OpenIds>,
     pub(crate) trades: Trades,
@@ -98,7 +104,9 @@ impl Engine {
     }
 
     /// An engine whose books are these and which is new in everything else.
-    pub(crate) fn with_books(config: Config, books: Books) -> Engine {
+    pub(crate) fn with_books(config: Config, mut books: Books) -> Engine {
+        // Numbers of orders and trades are the venue's: each shard has its own range of them.
+        books.number_from(u64::from(config.shard.0) << NUMBERS_OF_SHARD);
         let slots = 0..config.instruments.len();
         let markets: Vec<Market> = slots.map(|slot| Market::new(&config.rules_of(slot))).collect();
         let ids = config.unique_cl_ord_id.then(|| OpenIds::new(config.book.orders as usize));
@@ -114,6 +122,7 @@ impl Engine {
             nodes: Nodes::default(),
             accounts: Accounts::new(config.accounts_max),
             risk: Risk::new(&config),
+            between: Between::new(&config),
             ids,
             trades: Trades::new(config.trades_kept),
             feed: Feed { next: FeedSeq(1), silent: false },
@@ -205,6 +214,7 @@ impl Engine {
             CommandKind::AttachInstrument => self.attach(command, out),
             CommandKind::SetNode => self.set_node(command),
             CommandKind::Allot => self.allot(command),
+            CommandKind::MergeStream => self.merge_stream(command, out),
             CommandKind::NewOrder
             | CommandKind::Cancel
             | CommandKind::Replace
@@ -332,6 +342,7 @@ impl Clone for Engine {
             nodes: self.nodes.clone(),
             accounts: self.accounts.clone(),
             risk: self.risk.clone(),
+            between: self.between.clone(),
             ids: self.ids.clone(),
             trades: self.trades.clone(),
             counters: self.counters.clone(),

@@ -49,6 +49,8 @@ impl Engine {
         let command = &input.command;
         let account = command.account;
         let asked = account.0 != 0 && command.user_ref.0 != 0;
+        // Another shard, which got the same, answers.
+        let quiet = command.reserved == 2;
         if account.0 == 0 && input.source.gateway.0 != 0 {
             return Applied::Refused;
         }
@@ -59,8 +61,11 @@ impl Engine {
             if let Err(ended) = self.claim(command, out) {
                 return ended;
             }
-            self.risk.take_message(account, received_at(input));
+            if !quiet {
+                self.risk.take_message(account, received_at(input));
+            }
         }
+        let asked = asked && !quiet;
         let slots = match self.check_mass_cancel(command) {
             Ok(slots) => slots,
             Err(reason) if asked => return self.reject_cancel(command, reason, out),
@@ -82,7 +87,7 @@ impl Engine {
         if self.day != Day::Open {
             return Err(RejectReason::MarketClosed);
         }
-        if command.param > 2 || command.reserved > 1 {
+        if command.param > 2 || command.reserved > 2 {
             return Err(RejectReason::Unsupported);
         }
         self.slots(command.instrument).ok_or(RejectReason::UnknownInstrument)

@@ -80,6 +80,7 @@ impl Engine {
         self.nodes.write(&mut to);
         self.accounts.write(&mut to);
         self.risk.write(&mut to);
+        self.between.iter().for_each(|between| between.write(&mut to));
         self.trades.write(&mut to);
         self.markets.iter().for_each(|market| market.write(&mut to));
         to.section(|bytes| self.books.write_snapshot(bytes));
@@ -140,6 +141,9 @@ impl Engine {
         engine.nodes.read(from, with_tokens)?;
         engine.accounts.read(from)?;
         engine.risk.read(from, slots)?;
+        if let Some(between) = &mut engine.between {
+            between.read(from)?;
+        }
         engine.trades.read(from, slots, accounts)?;
         for market in &mut engine.markets {
             market.read(from)?;

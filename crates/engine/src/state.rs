@@ -202,6 +202,7 @@ impl Engine {
         self.nodes.fold(&mut digest);
         self.accounts.fold(&mut digest);
         self.risk.fold(&mut digest);
+        self.between.iter().for_each(|between| between.fold(&mut digest));
         self.trades.fold(&mut digest);
         self.markets.iter().for_each(|market| market.fold(&mut digest));
         self.books.fold(&mut digest);

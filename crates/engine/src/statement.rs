@@ -116,7 +116,8 @@ impl Ledger {
             | ExecutionKind::Restated
             | ExecutionKind::Triggered
             | ExecutionKind::MassCanceled
-            | ExecutionKind::SessionSlot => {}
+            | ExecutionKind::SessionSlot
+            | ExecutionKind::StreamReference => {}
         }
     }
 

@@ -7,7 +7,8 @@ use engine::{InstrumentRules, Limits};
 use gateway::{AccessConfig, FixLogin, LoginTerms, Throttle};
 use overlay::retransmission::StoreConfig;
 use overlay::topology::{Topology, TopologyError, Tree};
-use types::{AccountId, GatewayId, Instrument, InstrumentId, Nanos, NodeId, SelfTrade};
+use types::limits::SHARDS_MAX;
+use types::{AccountId, GatewayId, Instrument, InstrumentId, Nanos, NodeId, SelfTrade, ShardId};
 use wire::moldudp::Session;
 
 /// Most streams of a feed: their sessions differ in one letter or digit.
@@ -32,6 +33,33 @@ pub struct Account {
     pub fix: Option<FixLogin>,
     /// Its firm: drop-copy sessions of the same name get copies of its reports; empty: of none.
     pub firm: String,
+}
+
+/// The shards of a venue, and which of them something is of. All have the same instruments, accounts and
+/// sizes; each has nodes, a log, private streams and a feed of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShardPlace {
+    /// The shard.
+    pub id: ShardId,
+    /// How many there are, 1 to [`SHARDS_MAX`].
+    pub shards: u16,
+    /// Where each instrument is, in their order; those left out are spread in turn.
+    pub of: Vec<ShardId>,
+}
+
+impl Default for ShardPlace {
+    /// The only one.
+    fn default() -> ShardPlace {
+        ShardPlace { id: ShardId(0), shards: 1, of: Vec::new() }
+    }
+}
+
+impl ShardPlace {
+    /// The shard that has the instrument at `place` of the list, from 0.
+    pub fn shard_of(&self, place: usize) -> ShardId {
+        let spread = ShardId((place % usize::from(self.shards.max(1))) as u16);
+        self.of.get(place).copied().unwrap_or(spread)
+    }
 }
 
 /// Everything that the nodes of one exchange agree on.
@@ -92,6 +120,8 @@ pub struct ExchangeConfig {
     pub durable: bool,
     /// The exchange's CompID in FIX sessions.
     pub fix_comp_id: String,
+    /// The shard that this is of, where a venue has several.
+    pub shard: ShardPlace,
     /// MoldUDP64 and SoupBinTCP session name.
     pub session: [u8; 10],
     /// Midnight of the venue's zone that ITCH and OUCH times count from.
@@ -125,6 +155,8 @@ pub enum ExchangeError {
     TreesBySymbolChange,
     /// The cipher of sealed datagrams can't be set up.
     Cipher,
+    /// An instrument is on a shard that is not there, or a shard has none.
+    Shards,
 }
 
 impl std::fmt::Display for ExchangeError {
@@ -139,6 +171,9 @@ impl std::fmt::Display for ExchangeError {
             }
             ExchangeError::TreesBySymbolChange => {
                 f.write_str("trees by symbol keep their shape: no other one can be asked for")
+            }
+            ExchangeError::Shards => {
+                f.write_str("an instrument is on a shard that is not there, or a shard has none")
             }
             ExchangeError::Cipher => f.write_str("the cipher of sealed datagrams is not there"),
             ExchangeError::FixSession(comp_id) => write!(f, "FIX session {comp_id} is there twice"),
@@ -172,7 +207,9 @@ impl ExchangeConfig {
             return Ok(vec![whole]);
         }
         let known = |place| self.options.stream_of(place) < streams;
-        if streams > STREAMS_MAX || !(0..self.instruments.len()).all(known) {
+        if streams.saturating_mul(self.shard.shards) > STREAMS_MAX
+            || !(0..self.instruments.len()).all(known)
+        {
             return Err(ExchangeError::NoSuchTree);
         }
         let first = TreeShape { depth: self.depth, fanout: self.fanout };
@@ -192,9 +229,44 @@ impl ExchangeConfig {
         place.map_or(0, |place| self.options.stream_of(place))
     }
 
-    /// MoldUDP64 session of a stream: the first has the exchange's own name, in those of others
-    /// the last character goes on counting.
+    /// The same configuration of another shard of the venue.
+    pub fn of_shard(&self, id: ShardId) -> ExchangeConfig {
+        let mut config = self.clone();
+        config.shard.id = id;
+        config
+    }
+
+    /// The configurations of all shards, in their order.
+    pub fn all_shards(&self) -> impl Iterator<Item = ExchangeConfig> {
+        (0..self.shard.shards).map(|shard| self.of_shard(ShardId(shard)))
+    }
+
+    /// Whether this shard has an instrument.
+    pub fn holds(&self, instrument: InstrumentId) -> bool {
+        let place = usize::from(instrument.0).checked_sub(1);
+        place.is_some_and(|place| self.shard.shard_of(place) == self.shard.id)
+    }
+
+    /// What places instruments on shards has to be sound.
+    pub(crate) fn check_shards(&self) -> Result<(), ExchangeError> {
+        let shards = usize::from(self.shard.shards);
+        let mut used = vec![false; shards];
+        for place in 0..self.instruments.len() {
+            let of = used.get_mut(usize::from(self.shard.shard_of(place).0));
+            *of.ok_or(ExchangeError::Shards)? = true;
+        }
+        let sound = (1..=SHARDS_MAX).contains(&shards) && self.shard.id.0 < self.shard.shards;
+        if sound && (shards == 1 || used.iter().all(|used| *used)) {
+            Ok(())
+        } else {
+            Err(ExchangeError::Shards)
+        }
+    }
+
+    /// MoldUDP64 session of a stream of this shard: the first of all has the exchange's own name, in
+    /// those of others the last character goes on counting, shard by shard.
     pub fn session_of(&self, stream: u16) -> [u8; 10] {
+        let stream = self.shard.id.0 * self.options.streams() + stream;
         const DIGITS: &[u8; STREAMS_MAX as usize] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
         let mut session = self.session;
         if let (Some(last), 1..) = (session.last_mut(), stream) {
@@ -204,14 +276,16 @@ impl ExchangeConfig {
         session
     }
 
-    /// The sessions of the feed and the instruments in each, in their order.
+    /// The sessions of the feed, of all shards, and the instruments in each, in their order.
     pub fn channels(&self) -> Vec<(Session, Vec<InstrumentId>)> {
-        let of = |stream| {
-            let ids = self.instruments.iter().map(|instrument| instrument.id);
-            let ids = ids.filter(|id| self.stream_of(*id) == stream).collect();
-            (Session(self.session_of(stream)), ids)
+        let of = |(config, stream): (ExchangeConfig, u16)| {
+            let ids = config.instruments.iter().map(|instrument| instrument.id);
+            let ids = ids.filter(|id| config.holds(*id) && config.stream_of(*id) == stream);
+            (Session(config.session_of(stream)), ids.collect())
         };
-        (0..self.options.streams()).map(of).collect()
+        let streams = 0..self.options.streams();
+        let all = self.all_shards().flat_map(|of| streams.clone().map(move |n| (of.clone(), n)));
+        all.map(of).collect()
     }
 
     /// The tree of proxies and receivers at the start, with all its planes.
@@ -259,14 +333,26 @@ impl ExchangeConfig {
 
     /// The engine's part; the audit and the offline replay use the very same.
     pub fn engine(&self) -> engine::Config {
+        let several = self.shard.shards > 1;
+        let rule = |(place, instrument): (usize, &Instrument)| {
+            let rules = self.rules.get(place).copied();
+            let rules = rules.unwrap_or_else(|| InstrumentRules::of(instrument));
+            InstrumentRules { held: rules.held && self.holds(instrument.id), ..rules }
+        };
+        let rules = match several {
+            true => self.instruments.iter().enumerate().map(rule).collect(),
+            false => self.rules.clone(),
+        };
         engine::Config {
+            shard: self.shard.id,
+            shards: self.shard.shards,
             accounts_max: self.accounts.len(),
             gateways_max: self.receivers,
             book: Capacity {
                 orders: self.open_orders_max as u32,
                 ..engine::Config::new(Vec::new()).book
             },
-            rules: self.rules.clone(),
+            rules,
             limits: self.limits,
             self_trade: self.self_trade.clone(),
             ..engine::Config::new(self.instruments.clone())

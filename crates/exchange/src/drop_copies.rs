@@ -8,20 +8,27 @@
 
 use gateway::FixRole;
 use overlay::private_sender::PrivateStreams;
-use types::{AccountId, ExecutionKind, ExecutionReport, REFUSED_MASS_CANCEL};
+use types::{AccountId, ExecutionKind, ExecutionReport, REFUSED_MASS_CANCEL, ShardId};
 use zerocopy::IntoBytes;
 
 use crate::Account;
+
+/// In a copy the number of its shard stands above its position.
+const SHARD_SHIFT: u32 = 28;
+
+const _: () = assert!(types::limits::SHARDS_MAX <= 1 << (32 - SHARD_SHIFT));
 
 /// For each account the streams that get copies of its reports.
 #[derive(Debug)]
 pub(crate) struct DropCopies {
     /// By account number: where copies of its reports go.
     to: Vec<Vec<AccountId>>,
+    shard: ShardId,
 }
 
 impl DropCopies {
-    pub(crate) fn new(accounts: &[Account]) -> DropCopies {
+    /// The copies that a shard makes.
+    pub(crate) fn new(shard: ShardId, accounts: &[Account]) -> DropCopies {
         let most = accounts.iter().map(|account| account.id.0).max().unwrap_or(0);
         let mut to = vec![Vec::new(); usize::from(most) + 1];
         let listens = |account: &Account| {
@@ -35,7 +42,12 @@ impl DropCopies {
                 to.extend(accounts.iter().filter(of_firm).map(|other| other.id));
             }
         }
-        DropCopies { to }
+        DropCopies { to, shard }
+    }
+
+    /// Where copies of an account's reports go.
+    pub(crate) fn to(&self, account: AccountId) -> &[AccountId] {
+        self.to.get(usize::from(account.0)).map_or(&[][..], Vec::as_slice)
     }
 
     /// The largest number of copies of one report.
@@ -57,6 +69,8 @@ impl DropCopies {
         }
         // Message numbers of FIX have 32 bits, too.
         let session_seq = u32::try_from(position).unwrap_or(u32::MAX);
+        // Positions of several shards meet in the stream of the copies.
+        let session_seq = session_seq ^ u32::from(self.shard.0) << SHARD_SHIFT;
         let copy = ExecutionReport { session_seq, ..*report };
         let append = |account: &&AccountId| private.append(**account, copy.as_bytes()).is_err();
         to.iter().filter(append).count() as u64
@@ -66,7 +80,9 @@ impl DropCopies {
 /// Whether a report is about an order; answers to mass cancels are not, the cancels are.
 fn is_copied(report: &ExecutionReport) -> bool {
     match report.kind {
-        ExecutionKind::SessionSlot | ExecutionKind::MassCanceled => false,
+        ExecutionKind::SessionSlot
+        | ExecutionKind::MassCanceled
+        | ExecutionKind::StreamReference => false,
         ExecutionKind::CancelRejected => report.flags & REFUSED_MASS_CANCEL == 0,
         _ => true,
     }
@@ -91,14 +107,17 @@ mod tests {
             firm: firm.to_string(),
         };
         let (orders, copy) = (Some(FixRole::Orders), Some(FixRole::DropCopy));
-        let copies = DropCopies::new(&[
-            account(1, "A", orders),
-            account(2, "A", None),
-            account(3, "A", copy),
-            account(4, "B", copy),
-            account(5, "", None),
-            account(6, "A", copy),
-        ]);
+        let copies = DropCopies::new(
+            ShardId(0),
+            &[
+                account(1, "A", orders),
+                account(2, "A", None),
+                account(3, "A", copy),
+                account(4, "B", copy),
+                account(5, "", None),
+                account(6, "A", copy),
+            ],
+        );
         let to: Vec<Vec<u16>> =
             copies.to.iter().map(|to| to.iter().map(|account| account.0).collect()).collect();
         assert_eq!(to, [vec![], vec![3, 6], vec![3, 6], vec![], vec![], vec![], vec![]]);

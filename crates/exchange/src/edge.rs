@@ -1,6 +1,7 @@
 //! One participant-side VM: the receiver and the gateway beside it, as one node.
 //!
-//! They share the VM's socket and its clock. There is a receiver for each stream of the feed. What
+//! They share the VM's clock, and the socket of each shard. There is a receiver for each stream of the
+//! feed. What
 //! they have released tells the gateway which executions are public (corner 16); nothing else
 //! passes between them.
 
@@ -12,13 +13,24 @@ use overlay::{
     receiver::Receiver,
     topology::ROOT,
 };
-use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer, Remote};
+use std::ops::Range;
+use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer, Remote, ShardId};
 use zerocopy::FromBytes;
+
+/// An edge's place in the overlay of one shard.
+#[derive(Clone, Debug)]
+struct EdgeShard {
+    node: NodeId,
+    /// What its datagrams come and go by.
+    channel: Channel,
+    /// Its receivers.
+    streams: Range<usize>,
+}
 
 /// Receivers and gateway of one VM.
 pub struct Edge {
-    node: NodeId,
-    /// By stream.
+    shards: Vec<EdgeShard>,
+    /// By stream, those of all shards in one row.
     receivers: Vec<Receiver>,
     gateway: Gateway,
     malformed: u64,
@@ -35,9 +47,22 @@ impl Edge {
     /// Puts them on the VM that is `node` of the overlay; the receivers, at least one, in order of
     /// their streams.
     pub fn new(node: NodeId, receivers: Vec<Receiver>, gateway: Gateway) -> Edge {
+        Edge::of_shards(vec![(node, receivers)], gateway)
+    }
+
+    /// Puts them on a VM that is in the overlay of several shards, in each under a number of its own;
+    /// each shard's receivers, at least one, in order of their streams.
+    pub fn of_shards(of: Vec<(NodeId, Vec<Receiver>)>, gateway: Gateway) -> Edge {
+        let (mut shards, mut receivers) = (Vec::with_capacity(of.len()), Vec::new());
+        for (shard, (node, of_shard)) in (0..).map(ShardId).zip(of) {
+            let from = receivers.len();
+            receivers.extend(of_shard);
+            let streams = from..receivers.len();
+            shards.push(EdgeShard { node, channel: Channel::of_shard(shard), streams });
+        }
         let skipped = vec![0; receivers.len()];
         let (malformed, told_unheard, passing, wanted) = (0, 0, None, Vec::new());
-        Edge { node, receivers, gateway, malformed, skipped, told_unheard, passing, wanted }
+        Edge { shards, receivers, gateway, malformed, skipped, told_unheard, passing, wanted }
     }
 
     /// What the receivers release builds books for the gateway's market-data sessions, if it has
@@ -62,7 +87,7 @@ impl Edge {
         &self.receivers[0]
     }
 
-    /// The receivers, one per stream, for their totals.
+    /// The receivers, one per stream, those of all shards in one row, for their totals.
     pub fn receivers(&self) -> &[Receiver] {
         &self.receivers
     }
@@ -140,11 +165,17 @@ impl Edge {
     }
 
     /// The root's call: the tree that is, or the one that comes.
-    fn handle_control(&mut self, bytes: &[u8], out: &mut Outbox) {
+    fn handle_control(&mut self, shard: ShardId, bytes: &[u8], out: &mut Outbox) {
+        let Some(EdgeShard { node, channel, streams }) = self.shards.get(usize::from(shard.0))
+        else {
+            self.malformed += 1;
+            return;
+        };
         let told = ControlHeader::read(bytes).and_then(|(header, rest)| {
             let body = TreeBody::read_from_bytes(rest).ok()?;
             let ours = header.kind == ControlKind::Tree && header.sender == ROOT;
-            let receiver = self.receivers.get_mut(usize::from(header.stream))?;
+            let of_shard = self.receivers.get_mut(streams.clone())?;
+            let receiver = of_shard.get_mut(usize::from(header.stream))?;
             Some((body.tree(header.stream).filter(|_| ours)?, receiver))
         });
         let Some((tree, receiver)) = told else {
@@ -153,17 +184,20 @@ impl Edge {
         };
         receiver.prepare(tree);
         let (status, stream) = (receiver.status(), tree.stream);
-        let header = ControlHeader::new(ControlKind::Status, self.node, status.present, stream);
-        control::send(out, ROOT, header, &status, &[]);
+        let header = ControlHeader::new(ControlKind::Status, *node, status.present, stream);
+        control::send_by((out, *channel), ROOT, header, &status, &[]);
     }
 
-    /// Orders go up the tree that the receiver of the first stream lives in.
-    fn follow_tree(&mut self, before: u32) {
-        let Some(tree) = self.receivers.first().map(Receiver::tree) else { return };
+    /// Orders go up the tree that the receiver of a shard's first stream lives in.
+    fn follow_tree(&mut self, shard: ShardId, before: u32) {
+        let Some(EdgeShard { node, streams, .. }) = self.shards.get(usize::from(shard.0)) else {
+            return;
+        };
+        let Some(tree) = self.receivers.get(streams.start).map(Receiver::tree) else { return };
         if tree.epoch != before {
             let topology = &tree.topology;
-            let candidates = topology.up_candidates(self.node, tree.hedge, tree.epoch).collect();
-            self.gateway.set_candidates(tree.epoch, candidates);
+            let candidates = topology.up_candidates(*node, tree.hedge, tree.epoch).collect();
+            self.gateway.set_candidates(shard, tree.epoch, candidates);
         }
     }
 
@@ -172,21 +206,23 @@ impl Edge {
     fn handle_feed(
         &mut self,
         now: ClockReading,
-        header: &HopHeader,
+        (shard, header): (ShardId, &HopHeader),
         rest: &[u8],
         out: &mut Outbox,
     ) {
-        let named = match self.receivers.len() {
+        let Some(of_shard) = self.shards.get(usize::from(shard.0)) else { return };
+        let streams = of_shard.streams.clone();
+        let named = match streams.len() {
             1 => 0,
             _ => frame::body::<DataBody>(rest).map_or(0, |(body, _)| usize::from(body.stream)),
         };
-        let stream = if named < self.receivers.len() { named } else { 0 };
+        let stream = streams.start + if named < streams.len() { named } else { 0 };
         let Some(receiver) = self.receivers.get_mut(stream) else { return };
         let (epoch, from) = (receiver.tree().epoch, out.ops().len());
         receiver.handle_frame(now, header, rest, out);
         self.pass_on(now, stream, from, out);
-        if stream == 0 {
-            self.follow_tree(epoch);
+        if stream == streams.start {
+            self.follow_tree(shard, epoch);
         }
         self.tell_watermark(now, stream, out);
     }
@@ -217,21 +253,20 @@ impl Node for Edge {
         bytes: &[u8],
         out: &mut Outbox,
     ) {
-        if channel == Channel::OVERLAY && ControlHeader::is_control(bytes) {
-            self.handle_control(bytes, out);
+        // Nothing is expected on the socket the feed is released from.
+        let shard = channel.shard().filter(|shard| usize::from(shard.0) < self.shards.len());
+        if let Some(shard) = shard.filter(|_| ControlHeader::is_control(bytes)) {
+            self.handle_control(shard, bytes, out);
             return;
         }
-        // Nothing is expected on the socket the feed is released from.
-        let Some((header, rest)) =
-            Some(channel).filter(|c| *c == Channel::OVERLAY).and(HopHeader::read(bytes).ok())
-        else {
+        let Some((shard, (header, rest))) = shard.zip(HopHeader::read(bytes).ok()) else {
             self.malformed += 1;
             return;
         };
         if matches!(header.kind, FrameKind::Data | FrameKind::Repair) {
-            self.handle_feed(now, &header, rest, out);
+            self.handle_feed(now, (shard, &header), rest, out);
         } else {
-            self.gateway.handle_frame(now, &header, rest, out);
+            self.gateway.handle_frame(now, (shard, &header), rest, out);
         }
     }
 

@@ -31,9 +31,11 @@ mod timetable;
 pub use audit::{Audit, JoinedLate, Past, Unequal, audit, audit_with};
 pub use capacities::{Capacity, gateway_capacities};
 pub use checkpoint::Checkpoint;
-pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX};
+pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX, ShardPlace};
 pub use day::{Auction, DayRecord, Halt};
-pub use deploy::{deploy, group_root, listener, overlay_node, subscriber};
+pub use deploy::{
+    Venue, deploy, deploy_venue, group_root, listener, overlay_node, subscriber, venue_edge,
+};
 pub use downlinks::StreamRouter;
 pub use edge::Edge;
 pub use expiry::{Ending, Expiries};
@@ -49,7 +51,8 @@ pub use options::{OverlayOptions, Secret, Spread, TreeShape};
 pub use overlay::{aes_gcm::random_life, lives::Life};
 pub use role::Role;
 pub use root_node::{
-    CheckpointError, Fill, LogGap, ReplaceError, ResumeError, Root, RootCounters, Snapshots,
+    BetweenCounters, CheckpointError, DirectError, Fill, LogGap, ReplaceError, ResumeError, Root,
+    RootCounters, Snapshots,
 };
 pub use sealed::{NewLink, Sealed};
 pub use slow_proxy::{Lag, SlowProxy};

@@ -15,7 +15,7 @@ use overlay::{
     sealed_link::{Fleet, SealedLink},
     upstream_queue::{Pace, UpstreamConfig},
 };
-use types::{NodeId, limits::DATAGRAM_BUILT_MAX};
+use types::{NodeId, ShardId, limits::DATAGRAM_BUILT_MAX};
 
 /// Depth and fan-out of a tree of the same receivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +59,21 @@ impl Secret {
         queues: bool,
     ) -> Option<SealedLink<KeyRing>> {
         SealedLink::new(node, fleet.clone(), life, queues, self.ring(node, fleet))
+    }
+
+    /// That of a shard of the venue: each has keys of its own. The first shard's is this one.
+    pub fn of_shard(&self, shard: ShardId) -> Secret {
+        match shard {
+            ShardId(0) => self.clone(),
+            ShardId(number) => {
+                Secret(self.keys().tag(&[b"shard", &number.to_le_bytes()[..]].concat()))
+            }
+        }
+    }
+
+    /// What proves datagrams between the roots of shards.
+    pub(crate) fn between_shards(&self) -> KeySource {
+        KeySource::new(&self.keys().tag(b"between shards"))
     }
 
     /// Where all rings come from; by itself it opens what any two nodes say, for taps.

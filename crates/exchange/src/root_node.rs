@@ -48,6 +48,7 @@ mod inbound;
 mod member;
 mod room;
 mod schedule;
+mod shards;
 mod trees;
 
 pub use checkpoint::CheckpointError;
@@ -59,6 +60,8 @@ use member::Standing;
 use room::Room;
 pub use room::{Fill, Snapshots};
 use schedule::Schedule;
+use shards::Shards;
+pub use shards::{BetweenCounters, DirectError};
 pub use trees::ReplaceError;
 use trees::Trees;
 
@@ -101,6 +104,8 @@ pub struct Root {
     /// One of a group, which follows or leads; see [`Root::join_group`].
     group: Option<Standing>,
     room: Room,
+    /// The other shards; in a venue of several.
+    shards: Option<Box<Shards>>,
     counters: RootCounters,
 }
 
@@ -112,7 +117,7 @@ impl Root {
         let node = ExchangeConfig::ROOT;
         let engine_config = config.engine();
         engine_config.check().map_err(ExchangeError::Engine)?;
-        let drop_copies = DropCopies::new(&config.accounts);
+        let drop_copies = DropCopies::new(config.shard.id, &config.accounts);
         let records_max = match config.log_capacity as u64 {
             0 => u64::MAX,
             inputs => inputs.saturating_mul(4 * (1 + drop_copies.most())),
@@ -124,6 +129,8 @@ impl Root {
         let private = PrivateStreams::new(private).ok_or(ExchangeError::PrivateStreams)?;
         let leavers = config.accounts.iter().filter(|one| one.cancel_on_disconnect);
         let patience_ns = private.lease_ns().saturating_add(config.cancel_grace_ns);
+        let mut engine = Engine::new(engine_config);
+        let shards = Shards::new(config, &mut engine);
         Ok(Root {
             dead_gateway_cancels: DeadGatewayCancels::new(leavers.map(|one| one.id), patience_ns),
             node,
@@ -131,7 +138,7 @@ impl Root {
             inbound: Inbound::new(config, tree),
             log: InputLog::new(config.log_capacity),
             gate: None,
-            engine: Engine::new(engine_config),
+            engine,
             output: Output::with_capacity(256, 256),
             itch: itch::Encoder::new(&config.instruments, config.midnight),
             downlinks: Downlinks::new(config, trees),
@@ -141,6 +148,7 @@ impl Root {
             schedule: Schedule::new(&config.timetable),
             group: None,
             room: Room::default(),
+            shards,
             counters: RootCounters::default(),
         })
     }
@@ -321,7 +329,7 @@ impl Root {
                 }
                 let mut command = Command::new(CommandKind::GrantIncarnation);
                 command.user_ref.0 = nonce;
-                let source = Source { gateway, ..Source::default() };
+                let source = Source { gateway, ..self.own_source() };
                 let draft = Draft { t_in: now.now, source, flags: 0, command };
                 if self.enter_log(now, draft) {
                     self.give_journal(out);
@@ -386,6 +394,9 @@ impl Root {
         let drop_copies = &self.drop_copies;
         let Inbound { grants, acks, .. } = &mut self.inbound;
         let gate = &self.gate;
+        // Who follows tells nobody.
+        let follows = self.group == Some(Standing::Follows);
+        let mut shards = self.shards.as_mut().filter(|_| !follows);
         let mut last = None;
         let gate = gate.as_ref();
         let inputs = log.after(Seq(engine.applied()));
@@ -409,6 +420,13 @@ impl Root {
                     Ok(position) => drop_copies.append(&report, position, private),
                     Err(_) => 1,
                 };
+                if let Some(shards) = &mut shards {
+                    shards.note_stream(report.account);
+                    drop_copies.to(report.account).iter().for_each(|to| shards.note_stream(*to));
+                }
+            }
+            if let Some(shards) = shards.as_mut().filter(|_| applied == Applied::Done) {
+                shards.note_applied(&input.command);
             }
             output.clear();
         });
@@ -465,6 +483,7 @@ impl Root {
         self.recycle();
         self.downlinks.flush(now, out);
         self.private.flush(now, out);
+        self.tell_shards(now, out);
         let (engine, ingress, nodes) =
             (&self.engine, &self.inbound.ingress, &self.inbound.gateways);
         let lookup = |gateway: GatewayId| {
@@ -530,11 +549,17 @@ impl Root {
         out: &mut Outbox,
     ) -> Option<Applied> {
         let foreign = is_order(command.kind)
-            || matches!(command.kind, CommandKind::GrantIncarnation | CommandKind::SessionSlot);
+            || matches!(
+                command.kind,
+                CommandKind::GrantIncarnation
+                    | CommandKind::SessionSlot
+                    | CommandKind::Allot
+                    | CommandKind::MergeStream
+            );
         if foreign || self.schedule.ended || self.follows() {
             return None;
         }
-        let draft = Draft { t_in: now.now, source: Source::default(), flags: 0, command };
+        let draft = Draft { t_in: now.now, source: self.own_source(), flags: 0, command };
         self.log_and_apply(now, draft, out)
     }
 }
@@ -573,7 +598,10 @@ impl Node for Root {
             self.downlinks.handle_public_request(now, from, bytes, &self.sessions, out);
             return;
         }
-        self.handle_frame(now, bytes, out);
+        match channel {
+            Channel::SHARDS => self.handle_shard(now, bytes, out),
+            _ => self.handle_frame(now, bytes, out),
+        }
         self.pump(now, out);
     }
 
@@ -586,6 +614,7 @@ impl Node for Root {
         self.downlinks.call_roll(now.now, out);
         self.follow_tree();
         self.replace_silent(now, out);
+        self.serve_shards(now, out);
         if let Some(feedback) = &mut self.inbound.feedback {
             let (kind, node) = (ControlKind::HopReport, self.node);
             let header = ControlHeader::new(kind, node, self.trees.epoch, STREAM);
@@ -632,6 +661,7 @@ impl Node for Root {
                 self.dead_gateway_cancels.next_timeout()
             },
             self.inbound.acks.next_timeout(),
+            self.shards.as_ref().map_or(Nanos::NEVER, |shards| shards.next_timeout()),
             self.inbound.feedback.as_ref().map_or(Nanos::NEVER, PacingFeedback::next_timeout),
         ];
         timers.into_iter().min().unwrap_or(Nanos::NEVER)

@@ -19,6 +19,8 @@ use crate::Role;
 pub struct Sealed {
     node: Role,
     link: SealedLink<KeyRing>,
+    /// Those of channels besides the overlay's: of other shards.
+    others: Vec<(Channel, SealedLink<KeyRing>)>,
     /// What the node wants done, in clear.
     clear: Outbox,
     /// When it was called last.
@@ -28,7 +30,14 @@ pub struct Sealed {
 impl Sealed {
     /// Puts `link` before `node`.
     pub fn new(node: Role, link: SealedLink<KeyRing>) -> Sealed {
-        Sealed { node, link, clear: Outbox::default(), now: Nanos(0) }
+        let (clear, others) = (Outbox::default(), Vec::new());
+        Sealed { node, link, others, clear, now: Nanos(0) }
+    }
+
+    /// With links of other channels, each of the node's number there.
+    pub fn with_links(mut self, links: Vec<(Channel, SealedLink<KeyRing>)>) -> Sealed {
+        self.others = links;
+        self
     }
 
     /// Begins a key epoch under `ring`, the node's own of another secret, with a life never lived
@@ -89,12 +98,24 @@ impl Sealed {
 
     /// What the link itself has to say, and what waited for it.
     fn greet(&mut self, out: &mut Outbox) {
-        let mut send = |to, bytes: &[u8]| {
-            let span = out.store(bytes);
-            out.datagram(Channel::OVERLAY, Peer::Node(to), span);
-        };
-        self.link.take_hellos(&mut send);
-        self.link.take_held(self.now, send);
+        let first = (Channel::OVERLAY, &mut self.link);
+        let others = self.others.iter_mut().map(|(channel, link)| (*channel, link));
+        for (channel, link) in std::iter::once(first).chain(others) {
+            let mut send = |to, bytes: &[u8]| {
+                let span = out.store(bytes);
+                out.datagram(channel, Peer::Node(to), span);
+            };
+            link.take_hellos(&mut send);
+            link.take_held(self.now, send);
+        }
+    }
+
+    /// What seals a channel's datagrams; `None` for one whose are clear.
+    fn link_of(&mut self, channel: Channel) -> Option<&mut SealedLink<KeyRing>> {
+        if channel == Channel::OVERLAY {
+            return Some(&mut self.link);
+        }
+        self.others.iter_mut().find(|(of, _)| *of == channel).map(|(_, link)| link)
     }
 
     fn pass(&mut self, out: &mut Outbox) {
@@ -102,40 +123,46 @@ impl Sealed {
         self.greet(out);
         // Where the bytes of the last public datagram went, and which sealed one was the last: both
         // often go to several.
-        let (mut stored, mut sealed): (Option<(Span, Span)>, Option<Span>) = (None, None);
-        for op in self.clear.ops() {
+        let mut stored: Option<(Span, Span)> = None;
+        let mut sealed: Option<(Channel, Span)> = None;
+        let clear_box = std::mem::take(&mut self.clear);
+        for op in clear_box.ops() {
             match *op {
-                Op::Datagram { channel: Channel::OVERLAY, to: Peer::Node(to), bytes } => {
-                    let again = sealed == Some(bytes);
-                    sealed = Some(bytes);
-                    let (link, clear, mut sent) = (&mut self.link, self.clear.bytes(bytes), false);
+                Op::Datagram { channel, to: Peer::Node(to), bytes }
+                    if self.link_of(channel).is_some() =>
+                {
+                    let again = sealed == Some((channel, bytes));
+                    sealed = Some((channel, bytes));
+                    let (clear, mut sent) = (clear_box.bytes(bytes), false);
                     let now = self.now;
+                    let Some(link) = self.link_of(channel) else { continue };
                     let span =
                         out.write(|buffer| sent = link.seal(now, to, (clear, again), buffer));
                     if sent {
-                        out.datagram(Channel::OVERLAY, Peer::Node(to), span);
+                        out.datagram(channel, Peer::Node(to), span);
                     }
                 }
                 Op::Datagram { channel, to, bytes } => {
                     let span = match stored {
                         Some((clear, span)) if clear == bytes => span,
-                        _ => out.store(self.clear.bytes(bytes)),
+                        _ => out.store(clear_box.bytes(bytes)),
                     };
                     stored = Some((bytes, span));
                     out.datagram(channel, to, span);
                 }
                 Op::Stream { conn, bytes } => {
-                    let span = out.store(self.clear.bytes(bytes));
+                    let span = out.store(clear_box.bytes(bytes));
                     out.stream(conn, span);
                 }
                 Op::Connect { conn, to } => out.connect(conn, to),
                 Op::Close { conn } => out.close(conn),
                 Op::Work { ticket, bytes } => {
-                    let span = out.store(self.clear.bytes(bytes));
+                    let span = out.store(clear_box.bytes(bytes));
                     out.work(ticket, span);
                 }
             }
         }
+        self.clear = clear_box;
         self.greet(out);
         self.clear.traces().iter().for_each(|trace| out.trace(*trace));
         out.journal(self.clear.journaled());
@@ -200,8 +227,10 @@ impl Node for Sealed {
     ) {
         self.now = now.now;
         self.clear.clear();
-        if channel == Channel::OVERLAY {
-            if let Ok(Some(bytes)) = self.link.open(now.now, bytes) {
+        let others = self.others.iter_mut().find(|(of, _)| *of == channel).map(|(_, link)| link);
+        let link = if channel == Channel::OVERLAY { Some(&mut self.link) } else { others };
+        if let Some(link) = link {
+            if let Ok(Some(bytes)) = link.open(now.now, bytes) {
                 self.node.handle_datagram(now, channel, from, bytes, &mut self.clear);
             }
         } else {
@@ -212,11 +241,14 @@ impl Node for Sealed {
 
     fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
         self.link.handle_timeout(now.now);
+        self.others.iter_mut().for_each(|(_, link)| link.handle_timeout(now.now));
         self.call_at(now, out, |node, out| node.handle_timeout(now, out));
     }
 
     fn next_timeout(&self) -> Nanos {
-        self.node.next_timeout().min(self.link.next_timeout())
+        let others = self.others.iter().map(|(_, link)| link.next_timeout()).min();
+        let links = self.link.next_timeout().min(others.unwrap_or(Nanos::NEVER));
+        self.node.next_timeout().min(links)
     }
 
     fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {

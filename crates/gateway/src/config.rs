@@ -68,11 +68,9 @@ pub const CANCEL_GRACE_NS: u64 = Nanos::SECOND;
 /// A [`GatewayConfig::outstanding`] for most.
 pub const OUTSTANDING: u32 = 1_024;
 
-/// A gateway's place, its participants, and its patience; times in nanoseconds.
-#[derive(Clone, Debug)]
-pub struct GatewayConfig {
-    /// The gateway.
-    pub gateway: GatewayId,
+/// A gateway's place in the overlay of one shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShardPath {
     /// Its node, shared with the receiver on the same VM.
     pub node: NodeId,
     /// The root.
@@ -81,6 +79,17 @@ pub struct GatewayConfig {
     pub epoch: u32,
     /// Parents for orders, preferred one first.
     pub candidates: Vec<NodeId>,
+}
+
+/// A gateway's place, its participants, and its patience; times in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// The gateway.
+    pub gateway: GatewayId,
+    /// Where it is in the overlay of each shard of the venue, at least one.
+    pub shards: Vec<ShardPath>,
+    /// The shard of each instrument, in their order; 0 for those left out.
+    pub shard_of: Vec<u16>,
     /// Copies of an order sent at a time, each by another of these.
     pub ways: usize,
     /// Fresh at every start.
@@ -89,7 +98,8 @@ pub struct GatewayConfig {
     pub session: [u8; 10],
     /// What is traded.
     pub instruments: Vec<Instrument>,
-    /// The stream of the feed that carries each of them, in their order; 0 for those left out.
+    /// The stream of the feed that carries each of them, in their order; 0 for those left out. With
+    /// several shards those of all are numbered in one row.
     pub stream_of: Vec<u16>,
     /// The log outlives the exchange's processes: numbers of FIX sessions go on in their next lives.
     pub durable: bool,

@@ -12,6 +12,7 @@ use zerocopy::IntoBytes;
 use crate::access::throttle::Throttles;
 use crate::access::{AccessControl, Refusal};
 use crate::config::GatewayConfig;
+use crate::routes::Routes;
 
 /// Requests that found no room upward and wait here, all sessions together. Reading stops while any
 /// do; one read of every connection still fits.
@@ -62,14 +63,30 @@ pub struct GatewayCounters {
     pub malformed: u64,
 }
 
+/// In a venue of several shards one that has not answered for so long is away: sessions are read on for
+/// the others' sake, and orders for it that find no room are refused.
+const AWAY_NS: u64 = 400 * Nanos::MILLI;
+
+/// The way to one shard.
+pub(crate) struct WayUp {
+    pub(crate) uplink: Uplink,
+    /// What waits for room there.
+    pub(crate) spill: VecDeque<(Nanos, Command)>,
+    /// When it was heard of last, or nothing waited for it.
+    pub(crate) heard: Nanos,
+    /// See [`AWAY_NS`]; never the only one.
+    pub(crate) away: bool,
+}
+
 /// What the sessions of a gateway share; every call that serves one gets it.
 pub(crate) struct GatewayContext {
     pub(crate) config: GatewayConfig,
     pub(crate) access: AccessControl,
-    pub(crate) uplink: Uplink,
+    /// By shard.
+    pub(crate) ways: Vec<WayUp>,
+    pub(crate) routes: Routes,
     pub(crate) encoder: ouch::Encoder,
     pub(crate) counters: GatewayCounters,
-    pub(crate) spill: VecDeque<(Nanos, Command)>,
     pub(crate) throttles: Throttles,
     /// Slots asked for so far, all sessions together.
     pub(crate) tickets: u32,
@@ -131,35 +148,93 @@ impl GatewayContext {
 
     /// Whether bytes of those who are not logged on are taken: there is room upward.
     pub(crate) fn reads_strangers(&self) -> bool {
-        self.spill.is_empty() && self.uplink.has_room()
+        self.all_ways(|way| way.spill.is_empty() && way.uplink.has_room())
     }
 
     /// Whether a session's bytes are taken: there is room upward for one that has so much on its
     /// way, and it has not been refused more than it may be.
     pub(crate) fn wants(&self, account: AccountId) -> bool {
-        self.spill.is_empty() && self.uplink.has_room_for(account) && !self.throttles.rests(account)
+        self.all_ways(|way| way.spill.is_empty() && way.uplink.has_room_for(account))
+            && !self.throttles.rests(account)
+    }
+
+    /// Whether something holds of the ways to all shards that are there.
+    fn all_ways(&self, holds: impl Fn(&WayUp) -> bool) -> bool {
+        self.ways.iter().all(|way| way.away || holds(way))
     }
 
     /// Passes a request up, or keeps it until there is room. False when there is none to keep it
-    /// either, which takes a read larger than any driver's.
+    /// either, which takes a read larger than any driver's, or its shard is away and has no room.
     #[must_use]
     pub(crate) fn submit(&mut self, now: ClockReading, command: Command, out: &mut Outbox) -> bool {
-        if !self.spill.is_empty() || !self.try_submit(now, now.now, &command, out) {
-            let kept = if is_cancel(command.kind) { 0 } else { SPILL_FOR_CANCELS };
-            if self.spill.len() >= SPILL_MAX - kept {
-                return false;
+        let taken = match self.routes.route(&command) {
+            Some(shard) => self
+                .ways
+                .get_mut(shard)
+                .is_some_and(|way| way.submit(now, command, &mut self.counters, out)),
+            None => {
+                let home = self.routes.home(command.account);
+                self.ways.iter_mut().enumerate().fold(true, |all, (shard, way)| {
+                    // One of them answers.
+                    let quiet = shard != home && command.reserved == 0;
+                    let reserved = if quiet { 2 } else { command.reserved };
+                    let command = Command { reserved, ..command };
+                    way.submit(now, command, &mut self.counters, out) && all
+                })
             }
-            self.counters.spilled += 1;
-            self.spill.push_back((now.now, command));
-        }
-        self.counters.requests += 1;
-        true
+        };
+        self.counters.requests += u64::from(taken);
+        taken
     }
 
     /// Whether requests of an account are not known to be in the log yet.
     pub(crate) fn is_pending(&self, account: AccountId) -> bool {
-        self.uplink.pending_of(account) > 0
-            || self.spill.iter().any(|(_, command)| command.account == account)
+        self.ways.iter().any(|way| {
+            way.uplink.pending_of(account) > 0
+                || way.spill.iter().any(|(_, command)| command.account == account)
+        })
+    }
+
+    pub(crate) fn drain_spill(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.ways.iter_mut().for_each(|way| way.drain_spill(now, out));
+        if self.ways.len() > 1 {
+            self.ways.iter_mut().for_each(|way| way.look(now.now));
+        }
+    }
+}
+
+impl WayUp {
+    /// The way to a shard that has said nothing yet.
+    pub(crate) fn new(uplink: Uplink) -> WayUp {
+        WayUp { uplink, spill: VecDeque::new(), heard: Nanos(0), away: false }
+    }
+
+    /// Notes whether the shard answers: it is away when something has waited for it for long.
+    fn look(&mut self, now: Nanos) {
+        let waits = self.uplink.in_flight() > 0 || !self.uplink.ready();
+        if !waits || self.heard == Nanos(0) {
+            self.heard = now;
+        }
+        self.away = waits && now.since(self.heard) >= AWAY_NS;
+    }
+
+    fn submit(
+        &mut self,
+        now: ClockReading,
+        command: Command,
+        counters: &mut GatewayCounters,
+        out: &mut Outbox,
+    ) -> bool {
+        if !self.spill.is_empty() || !self.try_submit(now, now.now, &command, out) {
+            let cancels = is_cancel(command.kind);
+            let kept = if cancels { 0 } else { SPILL_FOR_CANCELS };
+            if self.spill.len() >= SPILL_MAX - kept || (self.away && !cancels) {
+                return false;
+            }
+            counters.spilled += 1;
+            self.spill.push_back((now.now, command));
+        }
+        true
     }
 
     fn try_submit(
@@ -177,7 +252,7 @@ impl GatewayContext {
         }
     }
 
-    pub(crate) fn drain_spill(&mut self, now: ClockReading, out: &mut Outbox) {
+    fn drain_spill(&mut self, now: ClockReading, out: &mut Outbox) {
         while let Some((t_in, command)) = self.spill.front().copied() {
             if !self.try_submit(now, t_in, &command, out) {
                 return;

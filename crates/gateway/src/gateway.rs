@@ -6,23 +6,24 @@ use overlay::{
     uplink::{Uplink, UplinkConfig},
 };
 use types::{
-    AccountId, ClockReading, Command, CommandKind, ConnId, ExecutionReport, FeedSeq, Nanos, Outbox,
-    Remote, limits::ACCOUNTS_MAX,
+    AccountId, Channel, ClockReading, Command, CommandKind, ConnId, ExecutionReport, FeedSeq,
+    Nanos, Outbox, Remote, ShardId, limits::ACCOUNTS_MAX,
 };
 use wire::ouch;
-use zerocopy::TryFromBytes;
 
 use crate::{
     access::throttle::Throttles,
     access::{AccessControl, Refusals},
     cancel_on_disconnect::CancelOnDisconnect,
-    config::GatewayConfig,
-    context::{GatewayContext, GatewayCounters},
+    config::{GatewayConfig, ShardPath},
+    context::{GatewayContext, GatewayCounters, WayUp},
     fix::application::FixCounters,
     fix::door::FixDoor,
     hold::Watermarks,
     ouch::door::OuchDoor,
+    routes::Routes,
     session::{Dismissal, Ending, Sessions},
+    streams::Streams,
 };
 
 /// How long the acknowledgement of private records may wait for more; the root re-sends after
@@ -39,7 +40,7 @@ pub const SUBSCRIPTION_DOOR: u8 = 2;
 /// The gateway; a component of the edge role, which feeds it frames, streams and watermarks.
 pub struct Gateway {
     pub(crate) context: GatewayContext,
-    pub(crate) private: PrivateReceiver,
+    pub(crate) streams: Streams,
     pub(crate) sessions: Sessions,
     /// By account number: the connection it is logged in on.
     pub(crate) conn_of: Vec<Option<ConnId>>,
@@ -55,40 +56,36 @@ pub struct Gateway {
 impl Gateway {
     /// A gateway without connections; its first timeout is due at once.
     pub fn new(config: GatewayConfig) -> Gateway {
-        let mut uplink =
-            UplinkConfig::new(config.gateway, config.node, config.root, config.boot_nonce);
-        uplink.epoch = config.epoch;
-        uplink.ways = config.ways;
-        uplink.outstanding = config.outstanding;
-        let record_len = size_of::<ExecutionReport>();
-        let mut private = PrivateReceiverConfig::new(config.node, config.root, record_len);
-        private.epoch = config.epoch;
-        private.ack_delay_ns = PRIVATE_ACK_DELAY_NS;
+        let accounts_max = config.accounts_max().min(ACCOUNTS_MAX);
+        let paths = || (0..).map(ShardId).zip(&config.shards);
+        let receivers = paths().map(|(shard, path)| receiver(shard, path)).collect();
+        let ways = paths().map(|(shard, path)| way_up(&config, shard, path)).collect();
+        let routes = Routes::new(config.shards.len(), config.shard_of.clone(), accounts_max);
         Gateway {
-            private: PrivateReceiver::new(private),
+            streams: Streams::new(receivers, accounts_max),
             sessions: Sessions {
                 ouch: OuchDoor::default(),
                 fix: FixDoor::new(&config),
                 subscriptions: Default::default(),
             },
-            conn_of: vec![None; config.accounts_max().min(ACCOUNTS_MAX) + 1],
+            conn_of: vec![None; accounts_max + 1],
             cancel_on_disconnect: CancelOnDisconnect::default(),
-            locked: vec![false; config.accounts_max().min(ACCOUNTS_MAX) + 1],
+            locked: vec![false; accounts_max + 1],
             watermarks: Watermarks::new(config.stream_of.clone()),
             started: false,
             fresh: Vec::new(),
             context: GatewayContext {
                 access: AccessControl::new(config.access, &config.logins),
-                uplink: Uplink::new(uplink, config.candidates.clone()),
+                ways,
+                routes,
                 encoder: ouch::Encoder::new(&config.instruments, config.midnight),
                 counters: GatewayCounters::default(),
-                spill: Default::default(),
                 tickets: 0,
                 suspended: false,
                 ahead: Vec::new(),
                 throttles: Throttles::new(
                     config.logins.iter().map(|login| (login.account, login.throttle)),
-                    config.accounts_max().min(ACCOUNTS_MAX),
+                    accounts_max,
                 ),
                 config,
             },
@@ -116,19 +113,33 @@ impl Gateway {
     }
 
     /// Another tree has taken over: orders go up through these from now on, the preferred one first.
-    pub fn set_candidates(&mut self, epoch: u32, candidates: Vec<types::NodeId>) {
-        self.context.uplink.set_candidates(epoch, candidates);
-        self.private.set_epoch(epoch);
+    pub fn set_candidates(&mut self, shard: ShardId, epoch: u32, candidates: Vec<types::NodeId>) {
+        let shard = usize::from(shard.0);
+        if let Some(way) = self.context.ways.get_mut(shard) {
+            way.uplink.set_candidates(epoch, candidates);
+            self.streams.set_epoch(shard, epoch);
+        }
     }
 
-    /// The way up, for its totals.
+    /// The way up to the first shard, for its totals.
+    ///
+    /// # Panics
+    /// For a gateway of no shard.
     pub fn uplink(&self) -> &Uplink {
-        &self.context.uplink
+        &self.context.ways[0].uplink
     }
 
-    /// The private streams, for their totals.
+    /// The ways up, by shard, for their totals.
+    pub fn uplinks(&self) -> impl Iterator<Item = &Uplink> {
+        self.context.ways.iter().map(|way| &way.uplink)
+    }
+
+    /// The private streams of the first shard, for their totals.
+    ///
+    /// # Panics
+    /// For a gateway of no shard.
     pub fn private(&self) -> &PrivateReceiver {
-        &self.private
+        &self.streams.receivers()[0]
     }
 
     /// Connections that may be open.
@@ -141,34 +152,43 @@ impl Gateway {
         self.sessions.len()
     }
 
-    /// A frame for the gateway; others are counted.
+    /// A frame of a shard for the gateway; others are counted.
     pub fn handle_frame(
         &mut self,
         now: ClockReading,
-        header: &HopHeader,
+        (shard, header): (ShardId, &HopHeader),
         rest: &[u8],
         out: &mut Outbox,
     ) {
+        let shard = usize::from(shard.0);
+        let Some(way) = self.context.ways.get_mut(shard) else {
+            self.context.counters.malformed += 1;
+            return;
+        };
+        way.heard = now.now;
         match header.kind {
             FrameKind::Grant => match frame::body::<GrantBody>(rest) {
                 Ok((grant, [])) => {
-                    self.context.uplink.handle_grant(&grant);
-                    if let Some(life) = self.context.uplink.incarnation() {
-                        self.private.begin_life(now, life, out);
+                    way.uplink.handle_grant(&grant);
+                    if let Some(life) = way.uplink.incarnation() {
+                        self.streams.begin_life(now, shard, life, out);
                     }
                 }
                 _ => self.context.counters.malformed += 1,
             },
             FrameKind::OrderAck => match frame::body::<OrderAckBody>(rest) {
-                Ok((ack, [])) => self.context.uplink.handle_ack(now, &ack),
+                Ok((ack, [])) => way.uplink.handle_ack(now, &ack),
                 _ => self.context.counters.malformed += 1,
             },
             FrameKind::AttachReply => match frame::body::<AttachReplyBody>(rest) {
-                Ok((reply, [])) => self.handle_reply(now, &reply, out),
+                Ok((reply, [])) => {
+                    let routes = &mut self.context.routes;
+                    self.streams.handle_reply(now, shard, &reply, routes, out);
+                }
                 _ => self.context.counters.malformed += 1,
             },
             FrameKind::Private => match frame::body::<PrivateBody>(rest) {
-                Ok((body, records)) => self.handle_private(now, &body, records),
+                Ok((body, records)) => self.handle_private(now, shard, (&body, records)),
                 _ => self.context.counters.malformed += 1,
             },
             _ => self.context.counters.malformed += 1,
@@ -187,7 +207,7 @@ impl Gateway {
         if self.watermarks.raise(stream, watermark) {
             self.release_all_ouch(now, out);
             self.release_all_fix(now, out);
-            self.private.flush(now, out);
+            self.streams.flush(now, out);
         }
     }
 
@@ -283,11 +303,11 @@ impl Gateway {
     pub fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
         if !self.started {
             self.started = true;
-            self.context.uplink.start(now, out);
+            self.context.ways.iter_mut().for_each(|way| way.uplink.start(now, out));
         }
-        self.context.uplink.handle_timeout(now, out);
+        self.context.ways.iter_mut().for_each(|way| way.uplink.handle_timeout(now, out));
         self.context.throttles.wake(now.now);
-        self.private.handle_timeout(now, out);
+        self.streams.handle_timeout(now, out);
         self.serve_ouch(now, out);
         self.serve_fix(now, out);
         self.serve_subscriptions(now, out);
@@ -303,10 +323,11 @@ impl Gateway {
         if !self.started {
             return Nanos(0);
         }
+        let ways = self.context.ways.iter().map(|way| way.uplink.next_timeout()).min();
         let timers = [
-            self.context.uplink.next_timeout(),
+            ways.unwrap_or(Nanos::NEVER),
             self.context.throttles.next_timeout(),
-            self.private.next_timeout(),
+            self.streams.next_timeout(),
             self.sessions.next_timeout(),
             self.cancel_on_disconnect.next_timeout(),
             self.context.access.next_timeout(),
@@ -314,28 +335,46 @@ impl Gateway {
         timers.into_iter().min().unwrap_or(Nanos::NEVER)
     }
 
-    fn handle_reply(&mut self, now: ClockReading, reply: &AttachReplyBody, out: &mut Outbox) {
-        let Some(conn) = self.conn(reply.account) else {
-            return self.handle_reply_without_session(now, reply, out);
-        };
-        self.handle_reply_of(now, conn, reply, out);
+    /// What the streams say to sessions.
+    fn tell_events(&mut self, now: ClockReading, out: &mut Outbox) {
+        while let Some(event) = self.streams.take_event() {
+            let (PrivateEvent::Attached { account, .. }
+            | PrivateEvent::Refused { account }
+            | PrivateEvent::Detached { account }
+            | PrivateEvent::Behind { account, .. }
+            | PrivateEvent::Record { account, .. }) = event;
+            match self.conn(account) {
+                Some(conn) => {
+                    self.handle_event_of(now, conn, &event, out);
+                    if self.context.ways.len() > 1 {
+                        self.note_fresh(account);
+                    }
+                }
+                None => self.handle_event_without_session(now, account, &event, out),
+            }
+        }
+    }
+
+    fn note_fresh(&mut self, account: AccountId) {
+        if !self.fresh.contains(&account) {
+            self.fresh.push(account);
+        }
     }
 
     /// The answer to our giving a stream back, or to our asking for that of an account that left:
     /// when we get it, the account is logged in nowhere.
-    fn handle_reply_without_session(
+    fn handle_event_without_session(
         &mut self,
         now: ClockReading,
-        reply: &AttachReplyBody,
+        account: AccountId,
+        event: &PrivateEvent<'_>,
         out: &mut Outbox,
     ) {
-        let mut ours = None;
-        self.private.handle_reply(now, reply, |event| match event {
-            PrivateEvent::Attached { .. } => ours = Some(true),
-            PrivateEvent::Refused { .. } | PrivateEvent::Detached { .. } => ours = Some(false),
-            PrivateEvent::Record { .. } | PrivateEvent::Behind { .. } => {}
-        });
-        let account = reply.account;
+        let ours = match event {
+            PrivateEvent::Attached { .. } => Some(true),
+            PrivateEvent::Refused { .. } | PrivateEvent::Detached { .. } => Some(false),
+            PrivateEvent::Record { .. } | PrivateEvent::Behind { .. } => None,
+        };
         let Some(ours) = ours.filter(|_| self.cancel_on_disconnect.is_asking(account)) else {
             return;
         };
@@ -351,17 +390,17 @@ impl Gateway {
         } else {
             self.cancel_on_disconnect
                 .put(account, now.now.after(self.context.config.cancel_grace_ns.max(1)));
-            self.private.detach(now, account, out);
+            self.streams.detach(now, account, out);
         }
     }
 
     /// Gives the streams back of accounts whose cancels are in the log.
     fn release_leavers(&mut self, now: ClockReading, out: &mut Outbox) {
-        let Gateway { cancel_on_disconnect, context, private, .. } = self;
+        let Gateway { cancel_on_disconnect, context, streams, .. } = self;
         while let Some(account) =
             cancel_on_disconnect.take_done(|account| context.is_pending(account))
         {
-            private.detach(now, account, out);
+            streams.detach(now, account, out);
         }
     }
 
@@ -373,44 +412,65 @@ impl Gateway {
                 self.cancel_on_disconnect
                     .put(account, now.now.after(self.context.config.cancel_grace_ns.max(1)));
             } else {
-                self.private.attach(now, account, 0, out);
+                self.streams.ask(now, account, out);
             }
         }
     }
 
-    fn handle_private(&mut self, now: ClockReading, body: &PrivateBody, records: &[u8]) {
+    fn handle_private(
+        &mut self,
+        now: ClockReading,
+        shard: usize,
+        (body, records): (&PrivateBody, &[u8]),
+    ) {
         let Some(conn) = self.conn(body.account) else { return };
         let Some(mut session) = self.sessions.get(conn) else { return };
-        let counters = &mut self.context.counters;
-        self.private.handle_private(body, records, |event| {
-            if let PrivateEvent::Record { record, account, .. } = event {
-                match ExecutionReport::try_read_from_bytes(record) {
-                    Ok(report) => session.push(now.now, account, report),
-                    Err(_) => counters.unencodable += 1,
-                }
-            }
-        });
-        if !self.fresh.contains(&body.account) {
-            self.fresh.push(body.account);
-        }
+        let routes = &mut self.context.routes;
+        let take = |account, report| session.push(now.now, account, report);
+        let private = (body, records);
+        self.context.counters.unencodable +=
+            self.streams.handle_private(now.now, shard, private, routes, take);
+        self.note_fresh(body.account);
     }
 
     /// Lets out what the call produced: records, acknowledgements, waiting orders.
     pub(crate) fn finish(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.tell_events(now, out);
         let mut fresh = std::mem::take(&mut self.fresh);
         for account in fresh.drain(..) {
-            if let Some(conn) = self.conn(account) {
-                self.release(now, conn, account, out);
+            let Some(conn) = self.conn(account) else { continue };
+            if let Some(mut session) = self.sessions.get(conn) {
+                self.streams.drain(account, |report| session.push(now.now, account, report));
             }
+            self.release(now, conn, account, out);
         }
         self.fresh = fresh;
         self.context.drain_spill(now, out);
         self.release_leavers(now, out);
-        self.private.flush(now, out);
+        self.streams.flush(now, out);
         self.context.access.ask_worker(now.now, out);
     }
 
     pub(crate) fn conn(&self, account: AccountId) -> Option<ConnId> {
         self.conn_of.get(usize::from(account.0)).copied().flatten()
     }
+}
+
+/// What receives an account's streams of one shard.
+fn receiver(shard: ShardId, path: &ShardPath) -> PrivateReceiver {
+    let record_len = size_of::<ExecutionReport>();
+    let mut private = PrivateReceiverConfig::new(path.node, path.root, record_len);
+    private.epoch = path.epoch;
+    private.channel = Channel::of_shard(shard);
+    private.ack_delay_ns = PRIVATE_ACK_DELAY_NS;
+    PrivateReceiver::new(private)
+}
+
+fn way_up(config: &GatewayConfig, shard: ShardId, path: &ShardPath) -> WayUp {
+    let mut uplink = UplinkConfig::new(config.gateway, path.node, path.root, config.boot_nonce);
+    (uplink.shard, uplink.channel) = (shard, Channel::of_shard(shard));
+    uplink.epoch = path.epoch;
+    uplink.ways = config.ways;
+    uplink.outstanding = config.outstanding;
+    WayUp::new(Uplink::new(uplink, path.candidates.clone()))
 }

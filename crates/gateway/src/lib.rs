@@ -21,7 +21,9 @@ mod gateway;
 mod hold;
 mod operate;
 mod ouch;
+mod routes;
 mod session;
+mod streams;
 mod subscriptions;
 
 pub use ::fix::Version as FixVersion;
@@ -31,7 +33,9 @@ pub use access::throttle::Throttle;
 pub use access::{
     AccessConfig, AccessKey, CertificateRule, LoginTerms, Refusal, Refusals, Refused, decode_work,
 };
-pub use config::{CANCEL_GRACE_NS, FixLogin, FixRole, GatewayConfig, Login, OUTSTANDING};
+pub use config::{
+    CANCEL_GRACE_NS, FixLogin, FixRole, GatewayConfig, Login, OUTSTANDING, ShardPath,
+};
 pub use context::{Ahead, GatewayCounters};
 pub use fix::application::FixCounters;
 pub use fix::market::{Books, News};

@@ -49,7 +49,10 @@ impl Gateway {
 
     /// Requests that wait here for room upward, and those sent that are not known to be in the log.
     pub fn requests_waiting(&self) -> (usize, usize) {
-        (self.context.spill.len(), self.context.uplink.in_flight())
+        let ways = self.context.ways.iter();
+        ways.fold((0, 0), |(waiting, sent), way| {
+            (waiting + way.spill.len(), sent + way.uplink.in_flight())
+        })
     }
 
     /// Ends an account's session and subscriptions, with the reason; false when it has none here. Its orders

@@ -3,7 +3,7 @@
 //! Where the protocols differ is decided here, by [`Session`]; the rest of the gateway does not
 //! ask which one it is.
 
-use overlay::frame::AttachReplyBody;
+use overlay::private_receiver::PrivateEvent;
 use types::{AccountId, ClockReading, ConnId, ExecutionReport, Nanos, Outbox};
 
 use crate::{
@@ -292,7 +292,9 @@ impl Gateway {
                 self.context.access.enter(conn);
                 let again = now.now.after(self.context.config.cancel_grace_ns);
                 self.cancel_on_disconnect.interrupt(account, again);
-                self.private.attach(now, account, from, out);
+                let whole = matches!(self.sessions.get(conn), Some(Session::Fix(_)));
+                let routes = &mut self.context.routes;
+                self.streams.attach(now, account, (from, whole), routes, out);
             }
         }
         if let Some(ending) = ending {
@@ -344,24 +346,24 @@ impl Gateway {
             }
             if self.conn(account) == Some(conn) {
                 self.conn_of[usize::from(account.0)] = None;
-                self.private.detach(now, account, out);
+                self.streams.detach(now, account, out);
             }
         }
         self.context.access.forget(conn);
     }
 
-    /// The root's word about the stream of an account whose session is `conn`.
-    pub(crate) fn handle_reply_of(
+    /// Word about the stream of an account whose session is `conn`.
+    pub(crate) fn handle_event_of(
         &mut self,
         now: ClockReading,
         conn: ConnId,
-        reply: &AttachReplyBody,
+        event: &PrivateEvent<'_>,
         out: &mut Outbox,
     ) {
         match self.sessions.get(conn) {
-            Some(Session::Fix(_)) => self.handle_fix_reply(now, conn, reply, out),
+            Some(Session::Fix(_)) => self.handle_fix_event(now, conn, event, out),
             Some(Session::Ouch(_) | Session::Subscription(_)) | None => {
-                self.handle_ouch_reply(now, conn, reply, out);
+                self.handle_ouch_event(now, conn, event, out);
             }
         }
     }

@@ -257,6 +257,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         timetable: Timetable::empty(),
         accounts: accounts.collect(),
         durable: config.journal.is_local() || config.journal.is_replicated(),
+        shard: Default::default(),
         fix_comp_id: config.gateway.fix_comp_id.clone(),
         session: session_name(now),
         midnight: Nanos(now.0 - now.0 % day_ns),

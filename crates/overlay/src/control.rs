@@ -236,12 +236,23 @@ pub fn send<B: IntoBytes + Immutable>(
     body: &B,
     tail: &[u8],
 ) {
+    send_by((out, types::Channel::OVERLAY), to, header, body, tail);
+}
+
+/// The same by a channel of the caller's.
+pub fn send_by<B: IntoBytes + Immutable>(
+    (out, channel): (&mut Outbox, types::Channel),
+    to: NodeId,
+    header: ControlHeader,
+    body: &B,
+    tail: &[u8],
+) {
     let bytes = out.write(|buffer| {
         buffer.extend_from_slice(header.as_bytes());
         buffer.extend_from_slice(body.as_bytes());
         buffer.extend_from_slice(tail);
     });
-    out.datagram(types::Channel::OVERLAY, types::Peer::Node(to), bytes);
+    out.datagram(channel, types::Peer::Node(to), bytes);
 }
 
 /// Reads a hop report and its arrivals.

@@ -13,6 +13,17 @@ pub(crate) fn send<B: IntoBytes + Immutable>(
     body: &B,
     payload: &[u8],
 ) {
+    send_by((out, Channel::OVERLAY), to, header, body, payload);
+}
+
+/// The same by a channel of the caller's.
+pub(crate) fn send_by<B: IntoBytes + Immutable>(
+    (out, channel): (&mut Outbox, Channel),
+    to: NodeId,
+    header: HopHeader,
+    body: &B,
+    payload: &[u8],
+) {
     let bytes = out.write(|buffer| frame::encode(buffer, header, body, payload));
-    out.datagram(Channel::OVERLAY, Peer::Node(to), bytes);
+    out.datagram(channel, Peer::Node(to), bytes);
 }

@@ -209,7 +209,7 @@ pub struct GrantBody {
 pub struct AttachBody {
     /// Account of the stream.
     pub account: AccountId,
-    /// 1: attach, 0: detach.
+    /// 1: attach, 2: attach wherever the stream is, 0: detach.
     pub attach: u16,
     /// The gateway's name for this attachment; a higher one replaces a lower one of this gateway.
     pub token: u32,

@@ -114,8 +114,8 @@ pub struct Client {
     /// Index into [`ClientConfig::gateways`] of the gateway to try next.
     gateway: usize,
     expected_seq: u64,
-    /// The last execution, to notice a repeated one.
-    last_execution: (MatchNumber, UserRefNum),
+    /// By shard: the last execution, to notice a repeated one.
+    last_execution: [(MatchNumber, UserRefNum); limits::SHARDS_MAX],
     /// Bytes of this call, written to the stream in one piece.
     pending: Vec<u8>,
     scratch: Vec<u8>,
@@ -141,7 +141,7 @@ impl Client {
             conn: None,
             gateway: 0,
             expected_seq: 1,
-            last_execution: (MatchNumber(0), UserRefNum(0)),
+            last_execution: [(MatchNumber(0), UserRefNum(0)); limits::SHARDS_MAX],
             symbols: SymbolTable::new(instruments),
             pending: Vec::new(),
             scratch: Vec::new(),
@@ -391,7 +391,7 @@ struct Answers<'c> {
     index: u8,
     ledger: &'c mut Ledger,
     counters: &'c mut ClientCounters,
-    last_execution: &'c mut (MatchNumber, UserRefNum),
+    last_execution: &'c mut [(MatchNumber, UserRefNum); limits::SHARDS_MAX],
     tape: &'c mut Tape,
     /// The server's next number, when a login was accepted.
     logged_in: Option<u64>,
@@ -474,13 +474,20 @@ impl Answers<'_> {
         let user_ref = UserRefNum(m.user_ref.get());
         let match_number = MatchNumber(m.match_number.get());
         let (qty, price) = (Qty(m.quantity.get().into()), i64::try_from(m.price.get()));
-        // One account's executions come in the order of the trades; both sides of a trade with
-        // oneself share its number.
+        // One account's executions come in the order of each shard's trades, which it numbers from its
+        // own number times 2^48 on; both sides of a trade with oneself share its number.
         let execution = (match_number, user_ref);
-        if match_number < self.last_execution.0 || execution == *self.last_execution {
-            self.ledger.violation();
+        let shard = usize::try_from(match_number.0 >> 48).unwrap_or(usize::MAX);
+        match self.last_execution.get_mut(shard) {
+            Some(last) => {
+                let again = match_number < last.0 || execution == *last;
+                *last = execution;
+                if again {
+                    self.ledger.violation();
+                }
+            }
+            None => self.ledger.violation(),
         }
-        *self.last_execution = execution;
         let Some(order) = self.ledger.executed(user_ref, qty) else { return };
         let (FlowMessage { id, instrument, .. }, Ok(price)) = (order.message, price) else {
             return self.ledger.violation();

@@ -79,7 +79,9 @@ impl RowBuilder {
                 t_seq: report.t_seq,
             }),
             // The cancels tell what it did; and a session's own message is no matter of trades.
-            ExecutionKind::MassCanceled | ExecutionKind::SessionSlot => {}
+            ExecutionKind::MassCanceled
+            | ExecutionKind::SessionSlot
+            | ExecutionKind::StreamReference => {}
         }
     }
 

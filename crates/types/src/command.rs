@@ -131,7 +131,8 @@ pub enum CommandKind {
     /// Cancels all orders of account (0: every one), instrument (0: every one), side (`param` 0:
     /// both, 1: buy, 2: sell) and session (`orig_user_ref`: gateway number, 0: every one). From a
     /// participant: its own account and a `user_ref` (0: from its gateway, nobody is answered).
-    /// `reserved` 1: because its session is gone.
+    /// `reserved` 1: because its session is gone; 2: of several shards that got it another one answers,
+    /// the account's home, and this one only carries it out.
     MassCancel = 7,
     /// Phase of an instrument (0: of all) from now on: `param` is a [`crate::Phase`].
     SetPhase = 8,
@@ -171,6 +172,9 @@ pub enum CommandKind {
     /// Part of an account's limit moves between shards: see [`crate::AllotRecord`], which names the
     /// fields. Changes no book and prints nothing.
     Allot = 21,
+    /// What another shard has streamed to an account comes next in the stream of its home: see
+    /// [`crate::MergeRecord`], which names the fields. Changes no book and prints nothing.
+    MergeStream = 22,
 }
 
 /// What [`CommandKind::SetNode`] does.

@@ -15,6 +15,7 @@ mod ids;
 mod instrument;
 pub mod limits;
 mod matching;
+mod merge;
 mod node;
 mod pack;
 mod remote;
@@ -46,6 +47,7 @@ pub use matching::{
     Allocation, Indicative, InstrumentParam, LimitKind, NewOrder, OrderEvent, OrderFacts, Phase,
     TickTable, Trigger,
 };
+pub use merge::MergeRecord;
 pub use node::{Channel, ConnId, Node, Op, Outbox, Peer, Span, TRACE_ID_BITS, Trace, TracePoint};
 pub use pack::{Packer, Unpacker};
 pub use remote::{Address, AddressRange, Certificate, Remote};

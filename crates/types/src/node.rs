@@ -12,7 +12,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use crate::{Address, ClockReading, Nanos, NodeId, Remote};
+use crate::{Address, ClockReading, Nanos, NodeId, Remote, ShardId};
 
 /// Somebody a node talks to by datagram or asks to connect to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -103,6 +103,11 @@ impl From<SocketAddr> for Peer {
     }
 }
 
+/// Channels of shards but the first are behind this one.
+const SHARD_CHANNELS: u8 = 128;
+
+const _: () = assert!(crate::limits::SHARDS_MAX <= (u8::MAX - SHARD_CHANNELS) as usize);
+
 /// Which of a node's sockets: meanings are the node's own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Channel(pub u8);
@@ -112,6 +117,26 @@ impl Channel {
     pub const OVERLAY: Channel = Channel(0);
     /// MoldUDP64 packets for the public: the released feed, retransmission requests and replies.
     pub const FEED: Channel = Channel(1);
+    /// Datagrams between the roots of a venue's shards: a node's number is that of its shard.
+    pub const SHARDS: Channel = Channel(4);
+
+    /// Datagrams between the nodes of one shard, at a node that is in several: each shard has numbers
+    /// of nodes, keys and a socket of its own. Of the first one it is [`Channel::OVERLAY`].
+    pub const fn of_shard(shard: ShardId) -> Channel {
+        match shard.0 {
+            0 => Channel::OVERLAY,
+            _ => Channel(SHARD_CHANNELS + shard.0 as u8),
+        }
+    }
+
+    /// The shard whose datagrams come by this channel; `None` for other channels.
+    pub const fn shard(self) -> Option<ShardId> {
+        match self.0 {
+            0 => Some(ShardId(0)),
+            number if number > SHARD_CHANNELS => Some(ShardId((number - SHARD_CHANNELS) as u16)),
+            _ => None,
+        }
+    }
 }
 
 /// A stream connection; chosen by whoever opened it, unique for the life of the node.

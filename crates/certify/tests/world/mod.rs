@@ -78,6 +78,7 @@ fn exchange(fix: bool) -> ExchangeConfig {
         self_trade: Vec::new(),
         timetable: Timetable::open_at_once(),
         accounts: vec![account(1, "CLIENT", fix.then_some(login)), account(2, "CERT", None)],
+        shard: Default::default(),
         fix_comp_id: "FAIRBELL".to_string(),
         session: *b"CERTIFY001",
         midnight: Nanos(START.0 / (86_400 * Nanos::SECOND) * (86_400 * Nanos::SECOND)),

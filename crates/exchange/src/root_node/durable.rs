@@ -201,6 +201,7 @@ impl Root {
         }
         assert_eq!(self.waiting(), 0, "all of the log is applied again");
         self.downlinks.take_over(now, false);
+        self.lead_shards();
         self.resume_ingress();
         if self.engine.is_open() {
             // The day has begun before; its opening call may still have to be ended.

@@ -18,6 +18,8 @@ pub(super) struct Inbound {
     /// Grants applied and not sent yet.
     pub(super) grants: Vec<(GatewayId, u32, Incarnation)>,
     pub(super) ingress: Ingress,
+    /// The shard that orders are for.
+    shard: ShardId,
     /// The ingress's, for a new one.
     pub(super) sequencer: SequencerConfig,
     pub(super) acks: AckScheduler,
@@ -40,7 +42,8 @@ impl Inbound {
         Inbound {
             granted: vec![None; count + 1],
             grants: Vec::new(),
-            ingress: Ingress::new(&ingress_config(count, &sequencer)),
+            ingress: Ingress::new(&ingress_config(config.shard.id, count, &sequencer)),
+            shard: config.shard.id,
             sequencer,
             acks: AckScheduler::new(ExchangeConfig::ROOT, tree.epoch, count),
             feedback: options.upstream.map(|_| PacingFeedback::new(options.credits())),
@@ -51,7 +54,8 @@ impl Inbound {
 
     /// Forgets what came: another root serves from now on.
     pub(super) fn forget(&mut self, epoch: u32) {
-        self.ingress = Ingress::new(&ingress_config(self.gateways.len(), &self.sequencer));
+        let gateways = self.gateways.len();
+        self.ingress = Ingress::new(&ingress_config(self.shard, gateways, &self.sequencer));
         self.owe_all(epoch);
         self.more = false;
     }
@@ -62,6 +66,6 @@ impl Inbound {
     }
 }
 
-fn ingress_config(gateways: usize, sequencer: &SequencerConfig) -> IngressConfig {
-    IngressConfig { shard: ShardId(0), gateways, sequencer: sequencer.clone() }
+fn ingress_config(shard: ShardId, gateways: usize, sequencer: &SequencerConfig) -> IngressConfig {
+    IngressConfig { shard, gateways, sequencer: sequencer.clone() }
 }

@@ -9,7 +9,7 @@
 //! Of the feed it gives out, also as a follower, what the leader has told to be released
 //! ([`Root::learn_releases`]); see `overlay::publisher`.
 
-use types::{ClockReading, Digest, FeedSeq, Input, Nanos, Outbox, Packer, Seq, Source};
+use types::{ClockReading, Digest, FeedSeq, GatewayId, Input, Nanos, Outbox, Packer, Seq};
 
 use engine::log::Draft;
 
@@ -44,6 +44,7 @@ impl Root {
     /// Makes it one of a group, of which it follows. Before its first input.
     pub fn join_group(&mut self) {
         self.group = Some(Standing::Follows);
+        self.shards.iter_mut().for_each(|shards| shards.follow());
         self.downlinks.follow();
         self.keep_durably();
     }
@@ -93,7 +94,7 @@ impl Root {
     ) -> Result<(), LogGap> {
         let held = self.log.len() as u64;
         let gap = LogGap { seq: input.seq, held };
-        if input.source == Source::default() {
+        if input.source.gateway == GatewayId(0) {
             self.schedule.committed(input.t_seq, &input.command);
         }
         if input.seq.0 <= held {
@@ -129,6 +130,7 @@ impl Root {
         self.inbound.forget(self.trees.epoch);
         self.private.forget_attachments();
         self.group = Some(Standing::Follows);
+        self.shards.iter_mut().for_each(|shards| shards.follow());
         self.downlinks.follow();
         self.adopt_record();
         assert_eq!(self.waiting(), 0, "what nobody has committed is gone");
@@ -146,6 +148,7 @@ impl Root {
         self.resume_ingress();
         self.dead_gateway_cancels.begin(now.now);
         self.adopt_record();
+        self.lead_shards();
         self.inbound.owe_all(self.trees.epoch);
         self.inbound.acks.begin_term(term);
         self.downlinks.begin_term(now, term);

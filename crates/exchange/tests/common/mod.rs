@@ -65,6 +65,7 @@ pub fn config() -> ExchangeConfig {
         self_trade: Vec::new(),
         timetable: Timetable::open_at_once(),
         accounts: (1..=3).map(account).collect(),
+        shard: Default::default(),
         fix_comp_id: "FAIRBELL".to_string(),
         session: *b"FAIRBELL01",
         midnight: Nanos(START.0 / (86_400 * Nanos::SECOND) * (86_400 * Nanos::SECOND)),

@@ -29,6 +29,7 @@ mod orders;
 mod overload;
 mod rates;
 mod room;
+mod shards;
 mod spilled;
 mod spread;
 mod starts;

@@ -385,7 +385,9 @@ impl Ledger {
                 told(&stranger(key, report), None, 0)
             }
             // Of the session, not of an order; the session deals with it.
-            ExecutionKind::SessionSlot => told(&stranger(key, report), None, 0),
+            ExecutionKind::SessionSlot | ExecutionKind::StreamReference => {
+                told(&stranger(key, report), None, 0)
+            }
             _ => self.changed(key, report),
         };
         execution.kind = Some(report.kind);

@@ -154,9 +154,10 @@ fn exec_type(version: Version, execution: &Execution) -> u8 {
         ExecutionKind::Triggered => b'L',
         ExecutionKind::TradeBroken if !old => b'H',
         ExecutionKind::TradeCorrected if !old => b'G',
-        ExecutionKind::TradeBroken | ExecutionKind::TradeCorrected | ExecutionKind::SessionSlot => {
-            status(version, execution)
-        }
+        ExecutionKind::TradeBroken
+        | ExecutionKind::TradeCorrected
+        | ExecutionKind::SessionSlot
+        | ExecutionKind::StreamReference => status(version, execution),
     }
 }
 

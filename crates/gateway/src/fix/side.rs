@@ -1,6 +1,6 @@
 //! The gateway's dealings with its FIX door: attachments, records, and who leaves.
 
-use overlay::{frame::AttachReplyBody, private_receiver::PrivateEvent};
+use overlay::private_receiver::PrivateEvent;
 use types::{AccountId, ClockReading, ConnId, Nanos, Outbox};
 
 use crate::access::Refusal;
@@ -11,17 +11,17 @@ use crate::gateway::Gateway;
 use crate::session::Ending;
 
 impl Gateway {
-    /// The root's word about the stream of an account whose Logon came on `conn`.
-    pub(crate) fn handle_fix_reply(
+    /// Word about the stream of an account whose Logon came on `conn`.
+    pub(crate) fn handle_fix_event(
         &mut self,
         now: ClockReading,
         conn: ConnId,
-        reply: &AttachReplyBody,
+        event: &PrivateEvent<'_>,
         out: &mut Outbox,
     ) {
         let (mut attached, mut lost) = (None, None);
         let context = &mut self.context;
-        self.private.handle_reply(now, reply, |event| match event {
+        match *event {
             PrivateEvent::Attached { account, next, .. } => attached = Some((account, next)),
             PrivateEvent::Refused { account } | PrivateEvent::Detached { account } => {
                 lost = Some(account);
@@ -31,7 +31,7 @@ impl Gateway {
                 lost = Some(account);
             }
             PrivateEvent::Record { .. } => {}
-        });
+        }
         if let Some((account, next)) = attached {
             self.cancel_on_disconnect.forget(account);
             let outcome = self.sessions.fix.attached(now, account, next, &mut self.context, out);
@@ -56,7 +56,7 @@ impl Gateway {
         let outcome =
             self.sessions.fix.release(now, account, &self.watermarks, &mut self.context, out);
         let paused = self.sessions.fix.settle_pause(account);
-        self.private.set_paused(account, paused);
+        self.streams.set_paused(account, paused);
         self.settle(now, conn, outcome, out);
     }
 

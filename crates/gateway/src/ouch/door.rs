@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use overlay::{frame::AttachReplyBody, private_receiver::PrivateEvent};
+use overlay::private_receiver::PrivateEvent;
 use types::{ClockReading, ConnId, Nanos, Outbox};
 
 use crate::{
@@ -83,7 +83,7 @@ impl Gateway {
         let Some(session) = door.sessions.get_mut(&conn) else { return };
         session.release(now.now, &self.watermarks, &mut self.context, conn, out);
         door.due = door.due.min(session.next_timeout(&self.context));
-        session.settle_pause(&mut self.private);
+        session.settle_pause(&mut self.streams);
     }
 
     /// All sessions' records whose tick may have become public.
@@ -91,7 +91,7 @@ impl Gateway {
         for (conn, session) in &mut self.sessions.ouch.sessions {
             if !session.hold.is_empty() {
                 session.release(now.now, &self.watermarks, &mut self.context, *conn, out);
-                session.settle_pause(&mut self.private);
+                session.settle_pause(&mut self.streams);
             }
         }
     }
@@ -104,7 +104,7 @@ impl Gateway {
         let mut over = Vec::new();
         for (conn, session) in &mut self.sessions.ouch.sessions {
             session.release(now.now, &self.watermarks, &mut self.context, *conn, out);
-            session.settle_pause(&mut self.private);
+            session.settle_pause(&mut self.streams);
             session.note_reading(now.now, &self.context);
             if let Some(ending) = session.handle_timeout(now.now, *conn, out) {
                 over.push((*conn, ending));
@@ -118,48 +118,46 @@ impl Gateway {
         door.due = due.unwrap_or(Nanos::NEVER);
     }
 
-    /// The root's word about the stream of an account whose login came on `conn`.
-    pub(crate) fn handle_ouch_reply(
+    /// Word about the stream of an account whose login came on `conn`.
+    pub(crate) fn handle_ouch_event(
         &mut self,
         now: ClockReading,
         conn: ConnId,
-        reply: &AttachReplyBody,
+        event: &PrivateEvent<'_>,
         out: &mut Outbox,
     ) {
         let (door, context) = (&mut self.sessions.ouch, &mut self.context);
         let (sessions, due) = (&mut door.sessions, &mut door.due);
         let cancel_on_disconnect = &mut self.cancel_on_disconnect;
         let mut ending = None;
-        self.private.handle_reply(now, reply, |event| {
-            let Some(session) = sessions.get_mut(&conn) else { return };
-            match event {
-                // What was told is not in the log: to go on would pass over that in silence.
-                PrivateEvent::Attached { account, next, .. } if session.asked_from > next => {
-                    let asked = session.asked_from;
-                    context.refuse_ahead(now.now, conn, Ahead { account, asked, next });
-                    ending = Some(session::Ending::Ahead { asked, next });
-                }
-                PrivateEvent::Attached { account, from, .. } => {
-                    cancel_on_disconnect.forget(account);
-                    session.accept(now.now, account, from, context, conn, out);
-                    *due = session.next_timeout(context).min(*due);
-                }
-                PrivateEvent::Behind { account, asked, next } => {
-                    context.refuse_ahead(now.now, conn, Ahead { account, asked, next });
-                    ending = Some(session::Ending::Ahead { asked, next });
-                }
-                PrivateEvent::Detached { .. } if matches!(session.state, State::Live(_)) => {
-                    ending = Some(session::Ending::TakenOver);
-                }
-                PrivateEvent::Refused { account } | PrivateEvent::Detached { account } => {
-                    // It is logged in elsewhere.
-                    cancel_on_disconnect.forget(account);
-                    context.access.refuse(now.now, conn, account, Refusal::SecondLogon, "");
-                    ending = Some(session::Ending::Unavailable);
-                }
-                PrivateEvent::Record { .. } => {}
+        let Some(session) = sessions.get_mut(&conn) else { return };
+        match *event {
+            // What was told is not in the log: to go on would pass over that in silence.
+            PrivateEvent::Attached { account, next, .. } if session.asked_from > next => {
+                let asked = session.asked_from;
+                context.refuse_ahead(now.now, conn, Ahead { account, asked, next });
+                ending = Some(session::Ending::Ahead { asked, next });
             }
-        });
+            PrivateEvent::Attached { account, from, .. } => {
+                cancel_on_disconnect.forget(account);
+                session.accept(now.now, account, from, context, conn, out);
+                *due = session.next_timeout(context).min(*due);
+            }
+            PrivateEvent::Behind { account, asked, next } => {
+                context.refuse_ahead(now.now, conn, Ahead { account, asked, next });
+                ending = Some(session::Ending::Ahead { asked, next });
+            }
+            PrivateEvent::Detached { .. } if matches!(session.state, State::Live(_)) => {
+                ending = Some(session::Ending::TakenOver);
+            }
+            PrivateEvent::Refused { account } | PrivateEvent::Detached { account } => {
+                // It is logged in elsewhere.
+                cancel_on_disconnect.forget(account);
+                context.access.refuse(now.now, conn, account, Refusal::SecondLogon, "");
+                ending = Some(session::Ending::Unavailable);
+            }
+            PrivateEvent::Record { .. } => {}
+        }
         if let Some(ending) = ending {
             self.end(now, conn, Ending::Ouch(ending), out);
         }

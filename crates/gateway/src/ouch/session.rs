@@ -1,6 +1,6 @@
 //! One participant's connection: SoupBinTCP session, OUCH requests in, held reports out.
 
-use overlay::{payload::ORDER_PAYLOAD_MAX, private_receiver::PrivateReceiver};
+use overlay::payload::ORDER_PAYLOAD_MAX;
 use types::{AccountId, ClockReading, Command, ConnId, Nanos, Outbox, RejectReason};
 use wire::{
     ouch::{self, Inbound, RefusedRequest},
@@ -13,6 +13,7 @@ use crate::{
     hold::{HoldQueue, Release, Watermarks},
     operate::Tally,
     session::{self, Left, Outcome},
+    streams::Streams,
 };
 
 const _: () = assert!(size_of::<Command>() <= ORDER_PAYLOAD_MAX, "an order fits its frame");
@@ -228,10 +229,10 @@ impl OuchSession {
     }
 
     /// Pauses the stream upstream, or lets it go on, by what waits here now.
-    pub(crate) fn settle_pause(&mut self, private: &mut PrivateReceiver) {
+    pub(crate) fn settle_pause(&mut self, streams: &mut Streams) {
         if let State::Live(account) = self.state {
             self.paused = self.hold.wants_pause(self.paused);
-            private.set_paused(account, self.paused);
+            streams.set_paused(account, self.paused);
         }
     }
 

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use gateway::{
-    AccessConfig, CANCEL_GRACE_NS, Gateway, GatewayConfig, Login, LoginTerms, OUTSTANDING, Throttle,
+    AccessConfig, CANCEL_GRACE_NS, Gateway, GatewayConfig, Login, LoginTerms, OUTSTANDING,
+    ShardPath, Throttle,
 };
 use overlay::{
     frame::{
@@ -55,10 +56,13 @@ pub fn config() -> GatewayConfig {
     };
     GatewayConfig {
         gateway: GATEWAY,
-        node: NODE,
-        root: ROOT,
-        epoch: EPOCH,
-        candidates: vec![NodeId(1), NodeId(2)],
+        shards: vec![ShardPath {
+            node: NODE,
+            root: ROOT,
+            epoch: EPOCH,
+            candidates: vec![NodeId(1), NodeId(2)],
+        }],
+        shard_of: Vec::new(),
         ways: 1,
         stream_of: Vec::new(),
         boot_nonce: 99,
@@ -463,7 +467,7 @@ impl Bench {
     /// A frame comes in.
     pub fn frame(&mut self, bytes: &[u8]) {
         if let Ok((header, rest)) = HopHeader::read(bytes) {
-            self.gateway.handle_frame(self.now, &header, rest, &mut self.out);
+            self.gateway.handle_frame(self.now, (types::ShardId(0), &header), rest, &mut self.out);
         }
     }
 

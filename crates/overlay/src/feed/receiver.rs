@@ -18,7 +18,7 @@
 //! A deadline further away than `hold_limit_ns` is taken as a mistake and cut to that, counted.
 
 use types::{
-    ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, SplitMix64, Trace, TracePoint,
+    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, SplitMix64, Trace, TracePoint,
     limits::{DUPLICATE_FILTER_SLOTS, HOLD_MAX},
 };
 use zerocopy::IntoBytes;
@@ -60,6 +60,8 @@ pub struct ReceiverConfig {
     pub session: Session,
     /// Address to which released packets are sent.
     pub feed: Peer,
+    /// What its datagrams to other nodes leave by.
+    pub channel: Channel,
     /// First message to hand on.
     pub first: FeedSeq,
     /// Ids the duplicate filter spans.
@@ -106,6 +108,7 @@ impl ReceiverConfig {
         ReceiverConfig {
             session,
             feed,
+            channel: Channel::OVERLAY,
             first: FeedSeq(1),
             filter_slots: DUPLICATE_FILTER_SLOTS,
             hold_max: HOLD_MAX,
@@ -665,7 +668,7 @@ impl Receiver {
         let header = HopHeader::new(FrameKind::RepairRequest, self.node, self.filter.epoch());
         let (from, count) = (FeedSeq(from), count.min(u64::from(u32::MAX)) as u32);
         let body = RepairRequestBody { from, count, stream: self.tree.stream, reserved: 0 };
-        emit::send(out, server, header, &body, &[]);
+        emit::send_by((out, self.config.channel), server, header, &body, &[]);
         self.repaired = 0;
         self.stats.repairs_requested += 1;
     }
@@ -687,7 +690,7 @@ impl Receiver {
         let list = self.samples.report(round);
         let samples = list.len() as u16;
         let body = DelayBody { round, owd_ns, bound_ns, receivers: 1, stream, samples };
-        emit::send(out, parent, header, &body, list.as_bytes());
+        emit::send_by((out, self.config.channel), parent, header, &body, list.as_bytes());
     }
 
     /// Whether its clock is too uncertain for anybody to wait for it.

@@ -23,12 +23,13 @@
 use std::collections::VecDeque;
 
 use types::{
-    AccountId, ClockReading, GatewayId, Incarnation, Nanos, NodeId, Outbox, ShardId, Source,
+    AccountId, Channel, ClockReading, GatewayId, Incarnation, Nanos, NodeId, Outbox, ShardId,
+    Source,
     limits::{ACCOUNTS_MAX, UPLINK_WINDOW},
 };
 
 use crate::{
-    emit::send,
+    emit::send_by,
     frame::{FrameKind, GrantBody, HelloBody, HopHeader, OrderAckBody, OrderBody},
     orders::order_ack::ACK_REACH,
     orders::payload::Payload,
@@ -47,6 +48,8 @@ pub struct UplinkConfig {
     pub root: NodeId,
     /// The engine shard orders are for.
     pub shard: ShardId,
+    /// What its datagrams leave by.
+    pub channel: Channel,
     /// Fresh at every start of the gateway.
     pub boot_nonce: u32,
     /// Tree epoch.
@@ -85,6 +88,7 @@ impl UplinkConfig {
             node,
             root,
             shard: ShardId(0),
+            channel: Channel::OVERLAY,
             boot_nonce,
             epoch: 1,
             window: UPLINK_WINDOW,
@@ -589,7 +593,7 @@ impl Uplink {
             // Counted from the candidate of the first copy, not from the one preferred by now, so
             // that a further copy never takes the way the first one failed on.
             let to = self.candidates[(order.parent + attempt) % self.candidates.len()];
-            send(out, to, header, &body, order.payload.as_slice());
+            send_by((out, self.config.channel), to, header, &body, order.payload.as_slice());
         }
     }
 
@@ -604,7 +608,7 @@ impl Uplink {
             reserved: 0,
             boot_nonce: self.config.boot_nonce,
         };
-        send(out, self.config.root, header, &body, &[]);
+        send_by((out, self.config.channel), self.config.root, header, &body, &[]);
         self.next_due = now + self.round_trip.timeout_ns(self.hello_attempt);
         self.hello_attempt = self.hello_attempt.saturating_add(1);
     }

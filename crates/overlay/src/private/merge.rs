@@ -101,6 +101,10 @@ pub struct StreamMerger<R> {
     at: MergePoint,
     home_items: VecDeque<HomeItem<R>>,
     others: Vec<VecDeque<R>>,
+    /// By shard: the last position taken; of the home unused.
+    taken: Vec<u64>,
+    /// Records with a lower number are passed over.
+    skip_to: u64,
 }
 
 impl<R> StreamMerger<R> {
@@ -120,7 +124,8 @@ impl<R> StreamMerger<R> {
     pub fn resume(home: ShardId, at: MergePoint) -> StreamMerger<R> {
         assert!(usize::from(home.0) < at.shards.len(), "the home is one of the shards");
         let others = at.shards.iter().map(|_| VecDeque::new()).collect();
-        StreamMerger { home, at, home_items: VecDeque::new(), others }
+        let taken = at.shards.clone();
+        StreamMerger { home, at, home_items: VecDeque::new(), others, taken, skip_to: 0 }
     }
 
     /// How far everything is that was given out.
@@ -135,9 +140,55 @@ impl<R> StreamMerger<R> {
 
     /// The position of another shard's stream that is to come next; 0 for one that there is not.
     pub fn next_of(&self, shard: ShardId) -> u64 {
-        let index = usize::from(shard.0);
-        let kept = self.others.get(index).map_or(0, |kept| kept.len() as u64);
-        self.at.shards.get(index).map_or(0, |used| used + kept + 1)
+        self.taken.get(usize::from(shard.0)).map_or(0, |taken| taken + 1)
+    }
+
+    /// Passes over records numbered below `number`: they count and are not given out, and what the
+    /// others have of them need not have come. From now on, and not of records that are kept already;
+    /// a lower number than before ends it earlier.
+    pub fn skip_to(&mut self, number: u64) {
+        self.skip_to = number;
+        self.pass_over();
+    }
+
+    /// Records that wait, of the home and of the shard that has most.
+    pub fn waiting(&self) -> (usize, usize) {
+        let others = self.others.iter().map(VecDeque::len).max();
+        (self.home_items.len(), others.unwrap_or(0))
+    }
+
+    /// Records of a shard that wait; of the home its own.
+    pub fn waiting_of(&self, shard: ShardId) -> usize {
+        match shard == self.home {
+            true => self.home_items.len(),
+            false => self.others.get(usize::from(shard.0)).map_or(0, VecDeque::len),
+        }
+    }
+
+    /// Counts what nobody wants.
+    fn pass_over(&mut self) {
+        while self.at.number + 1 < self.skip_to
+            && let Some(item) = self.home_items.front()
+        {
+            match item {
+                HomeItem::Record(_) => self.at.number += 1,
+                HomeItem::Refer { shard, up_to } => {
+                    let index = usize::from(shard.0);
+                    let used = &mut self.at.shards[index];
+                    let unwanted = self.skip_to - 1 - self.at.number;
+                    let passed = up_to.saturating_sub(*used).min(unwanted);
+                    (*used, self.at.number) = (*used + passed, self.at.number + passed);
+                    let kept = &mut self.others[index];
+                    let gone = usize::try_from(passed).unwrap_or(usize::MAX).min(kept.len());
+                    kept.drain(..gone);
+                    if *used < *up_to {
+                        return;
+                    }
+                }
+            }
+            self.home_items.pop_front();
+            self.at.home += 1;
+        }
     }
 
     /// Takes an item of the home's stream. False, and nothing done, when it is not the next one, when
@@ -152,6 +203,7 @@ impl<R> StreamMerger<R> {
         let fits = self.home_items.len() < MERGE_EARLY_MAX && position == self.next_home();
         if sound && fits {
             self.home_items.push_back(item);
+            self.pass_over();
         }
         sound && fits
     }
@@ -161,11 +213,16 @@ impl<R> StreamMerger<R> {
     pub fn take(&mut self, shard: ShardId, position: u64, record: R) -> bool {
         let next = self.next_of(shard);
         let other = shard != self.home && position == next;
-        let kept = self.others.get_mut(usize::from(shard.0));
+        let index = usize::from(shard.0);
+        let used = self.at.shards.get(index).copied().unwrap_or(0);
+        let kept = self.others.get_mut(index);
         let Some(kept) = kept.filter(|kept| other && kept.len() < MERGE_EARLY_MAX) else {
             return false;
         };
-        kept.push_back(record);
+        if position > used {
+            kept.push_back(record);
+        }
+        self.taken[index] = position;
         true
     }
 
@@ -384,6 +441,47 @@ mod tests {
             differ += u64::from(one != other);
         }
         assert!(differ > 25, "{differ}");
+    }
+
+    #[test]
+    fn a_gateway_that_passes_over_the_beginning_gives_the_same_numbers_from_there_on() {
+        let (mut passed, mut waited) = (0, 0);
+        for seed in 0..SEEDS {
+            let mut dice = SplitMix64::new(SplitMix64::mix(seed) ^ 0x3E99);
+            let venue = Venue::random(&mut dice);
+            let (model, shards) = (venue.model(), venue.others.len() as u16);
+            let from = 1 + dice.below(model.len() as u64 + 1);
+            // It learns from the home's stream alone where the merged one stands.
+            let mut merger = StreamMerger::new(venue.home, shards);
+            merger.skip_to(if dice.below(2) == 0 { from } else { u64::MAX });
+            let blind = dice.below(venue.items.len() as u64 + 1) as usize;
+            for (at, item) in venue.items.iter().enumerate().take(blind) {
+                assert!(merger.take_home(at as u64 + 1, *item), "seed {seed}: nothing is kept");
+            }
+            let from = from.max(merger.point().number + 1);
+            merger.skip_to(from);
+            let mut got = Vec::new();
+            for _ in 0..3_000 {
+                let shard = ShardId(dice.below(u64::from(shards)) as u16);
+                let index = usize::from(shard.0);
+                let (home, other) = (merger.next_home(), merger.next_of(shard));
+                if shard == venue.home {
+                    let item = venue.items.get(home as usize - 1);
+                    item.map(|item| assert!(merger.take_home(home, *item)));
+                } else if let Some(record) = venue.others[index].get(other as usize - 1) {
+                    assert!(merger.take(shard, other, *record));
+                }
+                while let Some(Merged { number, shard, record }) = merger.next_record() {
+                    assert_eq!(number, from + got.len() as u64, "seed {seed}");
+                    got.push((shard, record));
+                }
+                waited += u64::from(merger.waiting().1 > 0);
+            }
+            let after = model.get(from as usize - 1..).unwrap_or(&[]);
+            assert_eq!(got, after[..got.len()], "seed {seed}");
+            passed += u64::from(got.len() == after.len() && from > 1);
+        }
+        assert!(passed > SEEDS * 9 / 10 && waited > 1_000, "{passed} {waited}");
     }
 
     #[test]

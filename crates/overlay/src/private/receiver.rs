@@ -13,12 +13,14 @@
 //!
 //! Not guaranteed: delivery of records while an account is paused; they come after it.
 
-use types::{AccountId, ClockReading, Incarnation, Nanos, NodeId, Outbox, limits::DATAGRAM_MAX};
+use types::{
+    AccountId, Channel, ClockReading, Incarnation, Nanos, NodeId, Outbox, limits::DATAGRAM_MAX,
+};
 
 use crate::{
-    emit::send,
+    emit::send_by,
     frame::{AttachBody, AttachReplyBody, FrameKind, HopHeader, PrivateAckBody, PrivateBody},
-    private::sender::{ATTACHED, DETACHED, REFUSED, UNKNOWN},
+    private::sender::{ATTACH, ATTACHED, DETACH, DETACHED, REFUSED, TAKE_OVER, UNKNOWN},
 };
 
 /// Sizes and patience; times in nanoseconds.
@@ -28,6 +30,8 @@ pub struct PrivateReceiverConfig {
     pub node: NodeId,
     /// Where the streams come from.
     pub root: NodeId,
+    /// What its datagrams leave by.
+    pub channel: Channel,
     /// Tree epoch.
     pub epoch: u32,
     /// Length of every record in bytes.
@@ -57,6 +61,7 @@ impl PrivateReceiverConfig {
         PrivateReceiverConfig {
             node,
             root,
+            channel: Channel::OVERLAY,
             epoch: 1,
             record_len,
             request_ns: 20 * Nanos::MILLI,
@@ -156,6 +161,8 @@ struct Stream {
     token: u32,
     state: State,
     paused: bool,
+    /// Asked for whoever has it.
+    takes_over: bool,
     /// Wanted position while requesting, then the next one to deliver.
     next: u64,
     /// Repetition of a request, or the next keep-alive.
@@ -240,12 +247,35 @@ impl PrivateReceiver {
     /// Asks for an account's stream from a position (0: only what is new), repeated until
     /// answered. An attachment the account has here is replaced.
     pub fn attach(&mut self, now: ClockReading, account: AccountId, from: u64, out: &mut Outbox) {
+        self.attach_as(now, account, (from, false), out);
+    }
+
+    /// The same also where another gateway has the stream: for one that has been told elsewhere that
+    /// the account is its own now.
+    pub fn take_over(
+        &mut self,
+        now: ClockReading,
+        account: AccountId,
+        from: u64,
+        out: &mut Outbox,
+    ) {
+        self.attach_as(now, account, (from, true), out);
+    }
+
+    fn attach_as(
+        &mut self,
+        now: ClockReading,
+        account: AccountId,
+        (from, takes_over): (u64, bool),
+        out: &mut Outbox,
+    ) {
         let token = self.take_token();
         let fresh = Stream {
             account,
             token,
             state: State::Requesting,
             paused: false,
+            takes_over,
             next: from,
             due: now.now,
             tries: 0,
@@ -482,15 +512,19 @@ impl PrivateReceiver {
             return;
         }
         let stream = &mut self.streams[at];
-        let attach = u16::from(stream.state != State::Detaching);
-        let from = if attach == 1 { stream.next } else { 0 };
+        let attach = match stream.state {
+            State::Detaching => DETACH,
+            _ if stream.takes_over => TAKE_OVER,
+            _ => ATTACH,
+        };
+        let from = if attach == DETACH { 0 } else { stream.next };
         let body = AttachBody { account: stream.account, attach, token: stream.token, from };
         let wait = self.config.request_ns.saturating_mul(1 << stream.tries.min(16));
         stream.due = now + wait.clamp(1, self.config.request_ceiling_ns.max(1));
         stream.tries = stream.tries.saturating_add(1);
         self.next_due = self.next_due.min(stream.due);
         let header = HopHeader::new(FrameKind::Attach, self.config.node, self.config.epoch);
-        send(out, self.config.root, header, &body, &[]);
+        send_by((out, self.config.channel), self.config.root, header, &body, &[]);
     }
 
     fn acknowledge(&mut self, now: Nanos, at: usize, out: &mut Outbox) {
@@ -516,7 +550,7 @@ impl PrivateReceiver {
         stream.due = now + self.config.keep_alive_ns;
         self.next_due = self.next_due.min(stream.due);
         let header = HopHeader::new(FrameKind::PrivateAck, self.config.node, self.config.epoch);
-        send(out, self.config.root, header, &body, &[]);
+        send_by((out, self.config.channel), self.config.root, header, &body, &[]);
     }
 
     /// Hands on the records from the stream's next position; `first` is at or before it.

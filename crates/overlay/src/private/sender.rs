@@ -28,6 +28,13 @@ use crate::{
     private::record_store::RecordStore,
 };
 
+/// [`AttachBody::attach`]: the stream is given back.
+pub const DETACH: u16 = 0;
+/// [`AttachBody::attach`]: the stream is wanted, unless it is live at another gateway.
+pub const ATTACH: u16 = 1;
+/// [`AttachBody::attach`]: the stream is wanted wherever it is.
+pub const TAKE_OVER: u16 = 2;
+
 /// [`AttachReplyBody::status`]: attached.
 pub const ATTACHED: u16 = 1;
 /// [`AttachReplyBody::status`]: refused; no such account, or live at another gateway.
@@ -351,7 +358,7 @@ impl PrivateStreams {
             return self.reply(from, request.account, request.token, REFUSED, out);
         };
         let ours = account.attachment.as_ref().filter(|held| held.node == from);
-        if request.attach == 0 {
+        if request.attach == DETACH {
             if ours.is_some_and(|held| !newer(held.token, request.token)) {
                 account.attachment = None;
             }
@@ -370,7 +377,7 @@ impl PrivateStreams {
             .attachment
             .as_ref()
             .is_some_and(|held| now.now - held.heard < self.config.lease_ns);
-        if live && !replaces {
+        if live && !replaces && request.attach != TAKE_OVER {
             self.counters.refused += 1;
             return self.reply(from, request.account, request.token, REFUSED, out);
         }

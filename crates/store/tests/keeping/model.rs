@@ -85,7 +85,8 @@ impl Model {
             ExecutionKind::Restated
             | ExecutionKind::Triggered
             | ExecutionKind::MassCanceled
-            | ExecutionKind::SessionSlot => {}
+            | ExecutionKind::SessionSlot
+            | ExecutionKind::StreamReference => {}
         }
     }
 }

@@ -107,8 +107,10 @@ impl Encoder {
                 append(&self.mass_canceled(report)?, out);
                 Writer::new(out).put(tag::ORDERS, orders.as_bytes());
             }
-            // Of a FIX session; an account has sessions of one protocol.
-            ExecutionKind::SessionSlot => return Err(EncodeError::Foreign),
+            // Of a FIX session; an account has sessions of one protocol. And a reference is none's.
+            ExecutionKind::SessionSlot | ExecutionKind::StreamReference => {
+                return Err(EncodeError::Foreign);
+            }
         }
         Ok(out.len() - start)
     }

@@ -293,6 +293,7 @@ impl Scenario {
             self_trade: Vec::new(),
             timetable: super::day::timetable(seed, self),
             accounts,
+            shard: Default::default(),
             fix_comp_id: "FAIRBELL".to_string(),
             session: *b"FAIRBELL01",
             midnight: Nanos(START.0 / (86_400 * Nanos::SECOND) * (86_400 * Nanos::SECOND)),
