@@ -27,6 +27,7 @@ mod sabotage;
 mod scenario;
 mod seat;
 mod seeds;
+pub mod sharded;
 mod timings;
 mod watch;
 

@@ -44,3 +44,44 @@ fn control_seeded_mistakes_are_found() {
         assert!(named > 2, "{mistake:?}: {:?}", summary.found);
     }
 }
+
+mod whole {
+    //! Venues of several shards as they are deployed.
+
+    use sim::venue::sharded::{Counts, Mistake, Options, run};
+
+    #[test]
+    fn every_seed_passes_and_everything_happens() {
+        let mut counts = Counts::default();
+        for (shards, seeds) in [(2, 0..6), (3, 6..14), (4, 14..16)] {
+            for seed in seeds {
+                let report = run(seed, &Options { shards, mistake: None });
+                assert_eq!(report.failed, None, "seed {seed}, {shards} shards");
+                counts.add(&report.counts);
+            }
+        }
+        let all = counts.all();
+        assert!(all.iter().all(|(_, count)| *count > 0), "{all:?}");
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_twice() {
+        let options = Options { shards: 3, mistake: None };
+        assert_eq!(run(5, &options), run(5, &options));
+        assert_ne!(run(5, &options).digest, run(6, &options).digest);
+    }
+
+    #[test]
+    fn control_seeded_mistakes_are_found() {
+        for (mistake, what) in [
+            (Mistake::MergesEarly, ""),
+            (Mistake::RoutesWrong, "another shard"),
+            (Mistake::GrantsDoubled, "parts of"),
+        ] {
+            let options = Options { shards: 3, mistake: Some(mistake) };
+            let found = (0..3).filter_map(|seed| run(seed, &options).failed);
+            let found: Vec<String> = found.collect();
+            assert!(found.iter().any(|found| found.contains(what)), "{mistake:?}: {found:?}");
+        }
+    }
+}

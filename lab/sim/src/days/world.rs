@@ -136,6 +136,7 @@ fn config(seed: u64) -> ExchangeConfig {
         session: *b"FAIRBELL01",
         midnight: Nanos(START.0 / DAY * DAY),
         seed,
+        shard: Default::default(),
         options: OverlayOptions {
             tokens: Some(Secret([0x70; 32])),
             roll_call: Some(overlay::membership::RollCallConfig::default()),

@@ -32,7 +32,7 @@ fn value(lots: u64, price: i64) -> u128 {
 }
 
 /// The ledger of the whole venue.
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     limited: Vec<LimitKind>,
     /// By account less one and shard.
     holdings: Vec<Vec<Holding>>,
@@ -46,7 +46,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(shards: usize, accounts: usize, limits: &[(LimitKind, u64)]) -> Ledger {
+    pub(crate) fn new(shards: usize, accounts: usize, limits: &[(LimitKind, u64)]) -> Ledger {
         Ledger {
             limited: limits.iter().map(|(kind, _)| *kind).collect(),
             holdings: vec![vec![Holding::default(); shards]; accounts],
@@ -56,7 +56,7 @@ impl Ledger {
         }
     }
 
-    pub(super) fn note(
+    pub(crate) fn note(
         &mut self,
         shard: usize,
         t_in: u64,
@@ -86,6 +86,13 @@ impl Ledger {
             ExecutionKind::Canceled => {
                 holding.open.remove(&number).ok_or("a cancel of no order")?;
             }
+            ExecutionKind::Replaced => {
+                let former = report.orig_user_ref.0;
+                holding.open.remove(&former).ok_or("a replace of no order")?;
+                holding.open.insert(number, (report.leaves.0, report.price.0));
+                holding.drift = 0;
+                answered = true;
+            }
             ExecutionKind::Rejected => answered = true,
             _ => {}
         }
@@ -109,11 +116,11 @@ impl Ledger {
     }
 
     /// Whether a request was answered, ever.
-    pub(super) fn answered(&self, account: AccountId, number: u32) -> bool {
+    pub(crate) fn answered(&self, account: AccountId, number: u32) -> bool {
         self.answers.contains_key(&(account.0, number))
     }
 
-    pub(super) fn set_limit(&mut self, account: AccountId, kind: LimitKind, limit: u64) -> bool {
+    pub(crate) fn set_limit(&mut self, account: AccountId, kind: LimitKind, limit: u64) -> bool {
         let Some(at) = self.limited.iter().position(|limited| *limited == kind) else {
             return false;
         };
@@ -123,16 +130,16 @@ impl Ledger {
         lowered
     }
 
-    pub(super) fn limit(&self, account: AccountId, at: usize) -> (LimitKind, u64) {
+    pub(crate) fn limit(&self, account: AccountId, at: usize) -> (LimitKind, u64) {
         (self.limited[at], self.limits[usize::from(account.0) - 1][at].0)
     }
 
-    pub(super) fn limited(&self) -> usize {
+    pub(crate) fn limited(&self) -> usize {
         self.limited.len()
     }
 
     /// What an account uses of a limit in all shards; of its credit without drift, if so asked.
-    pub(super) fn used(&self, account: AccountId, kind: LimitKind, drift: bool) -> u128 {
+    pub(crate) fn used(&self, account: AccountId, kind: LimitKind, drift: bool) -> u128 {
         let holdings = self.holdings[usize::from(account.0) - 1].iter();
         match kind {
             LimitKind::OpenOrders => holdings.map(|h| h.open.len() as u128).sum(),
@@ -143,12 +150,12 @@ impl Ledger {
         }
     }
 
-    pub(super) fn open_orders(&self, account: AccountId, shard: usize) -> Vec<u32> {
+    pub(crate) fn open_orders(&self, account: AccountId, shard: usize) -> Vec<u32> {
         self.holdings[usize::from(account.0) - 1][shard].open.keys().copied().collect()
     }
 
     /// Limits of one account, after something was applied that is about it.
-    pub(super) fn check(&mut self, engines: &[&Engine], account: AccountId) -> Result<(), String> {
+    pub(crate) fn check(&mut self, engines: &[&Engine], account: AccountId) -> Result<(), String> {
         for at in 0..self.limited.len() {
             let (kind, limit) = self.limit(account, at);
             let (mut parts, mut within) = (0u128, true);
@@ -183,7 +190,7 @@ impl Ledger {
     }
 
     /// At the end: no bucket of the whole venue had fewer messages than were taken.
-    pub(super) fn check_messages(&mut self) -> Result<(), String> {
+    pub(crate) fn check_messages(&mut self) -> Result<(), String> {
         let Some(at) = self.limited.iter().position(|k| *k == LimitKind::MessageRate) else {
             return Ok(());
         };

@@ -20,6 +20,7 @@ mod checks;
 mod seeds;
 mod world;
 
+pub(crate) use checks::Ledger;
 use engine::AllotFault;
 use types::Nanos;
 

@@ -137,6 +137,11 @@ impl ReplicaGroup {
         done
     }
 
+    /// Times that somebody else began to lead.
+    pub(super) fn terms(&self) -> u64 {
+        self.counts.terms
+    }
+
     /// What leaders published unheard.
     pub(super) fn take_unheard(&mut self) -> Vec<Unheard> {
         std::mem::take(&mut self.unheard)

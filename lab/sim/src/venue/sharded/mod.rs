@@ -1,0 +1,102 @@
+//! Venues of several shards as they are deployed: groups of roots with journals, proxies, edges that serve
+//! all shards, participants who change gateways; the very nodes of `exchange`.
+//!
+//! Links between all nodes lose, double, delay and reorder datagrams, also those between the roots of
+//! shards; machines of the groups die, stand still and are parted; gateways die and start anew; roots do
+//! not hear edges or each other for a while. An operator gives commands for all shards. Then everything is
+//! mended, participants cancel what they have open, and each account's stream is read again at every
+//! gateway.
+//!
+//! A seed passes when
+//! - each order has exactly one answer, and a cancel finds its order wherever that is;
+//! - what a participant has heard, number by number and through whatever gateways, and what every gateway
+//!   gives it afterwards, is the merged stream that the logs of the shards say, whole;
+//! - at each moment of all logs together the parts of each limit, and what is used of it, are within it;
+//! - each shard has carried out the operator's commands once, in the order of their numbers;
+//! - no gateway tells of an execution before its own receivers have released the tick;
+//! - every edge has released all that each shard has published.
+
+mod audit;
+mod seeds;
+mod site;
+mod trader;
+mod world;
+
+pub use seeds::{Summary, run_seeds};
+
+/// A mistake that the checks have to find.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mistake {
+    /// One gateway merges a record more than the home's log says.
+    MergesEarly,
+    /// One gateway has another placement of the instruments.
+    RoutesWrong,
+    /// Roots tell others of grants that are not in their logs.
+    GrantsDoubled,
+    /// One gateway tells of executions whether they are public or not.
+    TellsEarly,
+}
+
+/// How it is played.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Shards of the venue, 2 to [`types::limits::SHARDS_MAX`].
+    pub shards: u16,
+    /// A mistake, for tests.
+    pub mistake: Option<Mistake>,
+}
+
+macro_rules! counts {
+    ($($name:ident $what:literal),* $(,)?) => {
+        /// What happened in one seed or many.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Counts { $(#[doc = $what] pub $name: u64,)* }
+
+        impl Counts {
+            /// Names and values, in a fixed order.
+            pub fn all(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+
+            /// Adds those of another seed.
+            pub fn add(&mut self, other: &Counts) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+counts! {
+    orders "Orders and replaces of participants.",
+    executions "Executions, each side counted.",
+    messages "Messages of merged streams.",
+    references "References to other shards' records in them.",
+    merge_logins "Sessions let in, those that listen again included.",
+    parts_moved "Records of limits moved between shards.",
+    parts_short "Orders refused because the shard's part of a limit was used up.",
+    commands_for_all "Operators' commands for all shards.",
+    terms "Times that somebody else began to lead a shard.",
+    leaders_killed "Leaders that died.",
+    gateways_killed "Gateways that died.",
+    shard_links_cut "Times that two shards' roots did not hear each other.",
+    datagrams_lost "Datagrams lost.",
+    told_public "Executions told by gateways, all after their tick.",
+}
+
+/// What a seed came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// What a check found; `None`: nothing.
+    pub failed: Option<String>,
+    /// What happened.
+    pub counts: Counts,
+    /// Digest of all that happened.
+    pub digest: u64,
+}
+
+/// Plays one seed.
+pub fn run(seed: u64, options: &Options) -> Report {
+    world::run(seed, options)
+}
