@@ -147,6 +147,13 @@ impl Directory {
         Ok(self)
     }
 
+    /// Where all nodes are, in order of their numbers; the one that is at one of several places first.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let places = self.leader.iter().flat_map(|leader| leader.places.iter());
+        let places = places.filter_map(|at| at.socket_addr());
+        places.chain(self.by_node.iter().map(|(_, at)| *at))
+    }
+
     /// Where a node's overlay socket is.
     pub fn addr(&self, node: NodeId) -> Option<SocketAddr> {
         // Nodes are numbered densely from 0 in most deployments: look there first.

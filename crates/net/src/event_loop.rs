@@ -19,6 +19,7 @@ use crate::secure::SEALED_READ;
 use crate::tls::{ClientTls, ServerTls};
 use crate::worker::JobSender;
 use crate::{Clock, Counters, Directory, Mailbox, TraceSender};
+mod planes;
 mod rings;
 
 /// Largest datagram and largest read: 64 KiB.

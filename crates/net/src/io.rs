@@ -21,6 +21,7 @@ use crate::conn::Conn;
 use crate::connected::Connected;
 use crate::counters::SharedCounters;
 use crate::packet_ring::PacketRingWriter;
+use crate::plane::{DataPlane, PlaneError, PlaneFigures, PlaneKind};
 use crate::poller::{Poller, Ready, WaitStrategy};
 use crate::secure::SEALED_READ;
 use crate::streams::place_of;
@@ -30,6 +31,9 @@ use crate::{Clock, Directory, Mailbox};
 
 /// Receive and send buffer asked for each UDP socket; the kernel grants what it allows.
 const UDP_BUFFER_BYTES: usize = 4 << 20;
+
+/// Peers whose ways are looked up before there is anything to send.
+const PLANE_PEERS: usize = 64;
 
 /// Bounds and habits of a loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -196,6 +200,8 @@ pub(crate) struct Udp {
     socket: UdpSocket,
     /// Its peers, if it only sends.
     connected: Option<Connected>,
+    /// What it sends by, if not by itself.
+    plane: Option<DataPlane>,
     pub host: usize,
     pub channel: Channel,
     queued: bool,
@@ -263,6 +269,8 @@ pub(crate) struct Io {
     pub local: LocalBatch,
     /// What waits for the end of the turn.
     lanes: Lanes,
+    /// Sockets with data planes.
+    planes: Vec<u32>,
     /// Hosts by node id, sorted, for local delivery.
     by_id: Vec<(NodeId, usize)>,
     pub counters: Arc<SharedCounters>,
@@ -292,6 +300,7 @@ impl Io {
             jobs: None,
             local: LocalBatch::default(),
             lanes: Lanes::default(),
+            planes: Vec::new(),
             by_id: Vec::new(),
             counters: Arc::default(),
             journal: None,
@@ -320,7 +329,14 @@ impl Io {
             never_in_fragments(&socket, socket.local_addr()?.is_ipv6())?;
             let index = self.udp.len() as u32;
             self.poller.add_input(&socket, Token::Udp(index).pack())?;
-            self.udp.push(Some(Udp { socket, connected: None, host, channel, queued: false }));
+            self.udp.push(Some(Udp {
+                socket,
+                connected: None,
+                plane: None,
+                host,
+                channel,
+                queued: false,
+            }));
             added.sockets.push((channel, index));
         }
         for (door, listener) in (0..).zip(&listeners) {
@@ -453,6 +469,9 @@ impl Io {
         if let (Some(journal), false) = (&self.journal, out.journaled().is_empty()) {
             journal.push(out.journaled());
         }
+        if !self.config.bundles {
+            self.flush_planes();
+        }
         self.flush_dirty();
     }
 
@@ -503,6 +522,7 @@ impl Io {
             lane.clear();
         }
         self.lanes = lanes;
+        self.flush_planes();
     }
 
     fn send_packet(&mut self, host: usize, channel: Channel, to: Peer, bytes: &[u8]) {
@@ -511,9 +531,10 @@ impl Io {
             self.counters.unroutable.add(1);
             return;
         };
-        let sent = match &mut udp.connected {
-            Some(connected) => connected.send(&udp.socket, addr, bytes),
-            None => udp.socket.send_to(bytes, addr),
+        let sent = match (&mut udp.connected, &mut udp.plane) {
+            (Some(connected), _) => connected.send(&udp.socket, addr, bytes),
+            (None, Some(plane)) => plane.send(&udp.socket, addr, bytes).map(|()| bytes.len()),
+            (None, None) => udp.socket.send_to(bytes, addr),
         };
         match sent {
             Ok(_) => {
@@ -525,6 +546,50 @@ impl Io {
             }
             Err(_) => self.counters.datagram_errors.add(1),
         }
+    }
+
+    /// Has data planes send what waits in them.
+    fn flush_planes(&mut self) {
+        for index in &self.planes {
+            let Some(Some(udp)) = self.udp.get_mut(*index as usize) else { continue };
+            let Some(plane) = &mut udp.plane else { continue };
+            match plane.flush(&udp.socket) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.counters.datagrams_blocked.add(1);
+                }
+                Err(_) => self.counters.datagram_errors.add(1),
+            }
+        }
+    }
+
+    /// The overlay sockets of all hosts send by the first of these planes that each can have.
+    ///
+    /// # Errors
+    /// Why one can have none of them.
+    pub fn use_planes(
+        &mut self,
+        kinds: &[PlaneKind],
+        told: &mut dyn FnMut(&str),
+    ) -> Result<(), PlaneError> {
+        if let [PlaneKind::Udp] = kinds {
+            return Ok(());
+        }
+        let peers: Vec<_> = self.directory.addresses().take(PLANE_PEERS).collect();
+        for (index, udp) in (0..).zip(&mut self.udp) {
+            let Some(udp) = udp.as_mut().filter(|udp| udp.channel == Channel::OVERLAY) else {
+                continue;
+            };
+            udp.plane = Some(DataPlane::first_of(kinds, &udp.socket, &peers, &mut *told)?);
+            self.planes.push(index);
+        }
+        Ok(())
+    }
+
+    /// What the data planes of all sockets did together.
+    pub fn plane_figures(&self) -> impl Iterator<Item = (PlaneKind, PlaneFigures)> {
+        let planes = self.udp.iter().flatten().filter_map(|udp| udp.plane.as_ref());
+        planes.map(|plane| (plane.kind(), plane.figures()))
     }
 
     fn udp_of(&mut self, host: usize, channel: Channel) -> Option<&mut Udp> {

@@ -20,7 +20,7 @@
 //! served one at a time after everything else.
 //!
 //! Besides, [`ring`] and [`packet_ring`]: records and packets for other processes through mapped memory,
-//! whose mapping is the only `unsafe` here. No allocation once buffers are warm (accepting a connection allocates, and so does
+//! and [`plane`]: other ways for datagrams than a system call each. `unsafe` is what maps memory and calls bpf(2). No allocation once buffers are warm (accepting a connection allocates, and so does
 //! every record of TLS).
 
 mod addr;
@@ -38,6 +38,7 @@ mod kernel;
 mod mailbox;
 mod mapped;
 pub mod packet_ring;
+pub mod plane;
 mod poller;
 pub mod ring;
 mod sealed;

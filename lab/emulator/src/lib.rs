@@ -4,7 +4,7 @@
 //! [`Network::start`] makes the hosts, [`Host::spawn`] runs programs in one, [`Host::enter`] opens
 //! sockets in one; the methods of [`Network`] cut paths, slow hosts and read counters while it
 //! runs, and [`Network::check`] compares the delays that packets had with those of the [`Profile`].
-//! Root is needed and no external program.
+//! Root is needed and no external program. [`Cable`] is a simpler thing: two hosts and an Ethernet cable.
 //!
 //! Nothing outlives the process: namespaces have no name and exist as long as something holds them,
 //! and the programs that were spawned are killed by the kernel when their parent is gone.
@@ -12,6 +12,7 @@
 //! Not modelled: multicast and broadcast (dropped, counted as unroutable), queues that load fills,
 //! and the sending threads of a host (the simulator's hosts have several, these have one).
 
+mod cable;
 mod check;
 mod disk;
 mod host;
@@ -23,6 +24,7 @@ mod relay;
 mod shared;
 mod sys;
 
+pub use cable::{Cable, CableConfig, End};
 pub use check::{Check, distance};
 pub use disk::{Disk, own_mounts};
 pub use host::{Host, kill, pause, resume};

@@ -70,7 +70,7 @@ pub(crate) fn set_ipv6_address(fd: impl AsFd, address: &mut Ipv6Request) -> io::
 /// whose callers pair numbers and types.
 fn updated<const OPCODE: Opcode, T>(fd: impl AsFd, value: &mut T) -> io::Result<()> {
     // SAFETY: the callers above give each number the structure that the kernel's headers name for
-    // it, in C layout and of full size, borrowed for the whole call; nothing in it is a pointer. On a
+    // it, in C layout and of full size, borrowed for the whole call; what it points to, if anything, lives as long. On a
     // descriptor of another kind the kernel refuses the number.
     unsafe { Ok(ioctl(fd, Updater::<OPCODE, T>::new(value))?) }
 }
@@ -101,6 +101,33 @@ pub(crate) fn leave_for_own_mounts() -> io::Result<()> {
 pub(crate) fn shut_down(fd: impl AsFd) -> io::Result<()> {
     // EXT4_GOING_FLAGS_NOLOGFLUSH of EXT4_IOC_SHUTDOWN.
     updated::<0x8004_587D, u32>(fd, &mut 2)
+}
+
+/// `struct ifreq` whose value is the address of something.
+#[repr(C)]
+struct PointerRequest {
+    name: [u8; 16],
+    at: u64,
+    _rest: [u8; 16],
+}
+
+/// Has the kernel compute the sums of what an interface sends, instead of leaving that to the device.
+///
+/// # Errors
+/// What the kernel answers.
+pub(crate) fn complete_sums_in_software(interface: &str) -> io::Result<()> {
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        None,
+    )?;
+    // ETHTOOL_STXCSUM, off.
+    let mut value: [u32; 2] = [0x17, 0];
+    let at = &raw mut value as u64;
+    let mut request = PointerRequest { name: [0; 16], at, _rest: [0; 16] };
+    request.name.iter_mut().zip(interface.bytes().take(15)).for_each(|(to, from)| *to = from);
+    // SIOCETHTOOL. The `struct ethtool_value` that it points to lives until the call is over.
+    updated::<0x8946, _>(&socket, &mut request)
 }
 
 /// Moves the calling thread into a network namespace.

@@ -6,6 +6,7 @@
 mod disks;
 mod life;
 mod paths;
+mod planes;
 
 use std::net::{IpAddr, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
