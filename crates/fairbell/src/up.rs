@@ -129,6 +129,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let plan = deployment::plan(&config, clocks.of, options, kept, driver)?;
     let relay = relay.into_inner();
     notices.extend(plan.writing.iter().flat_map(|writing| writing.notices.iter().cloned()));
+    notices.extend(plan.notices.iter().cloned());
     notices.extend(plan.group.iter().flat_map(|group| group.notice.clone()));
     let alarms = Alarms::default();
     let (door, lines) = door::Door::open(&config, &args.out, &alarms)?;

@@ -207,6 +207,8 @@ pub struct Plan {
     pub writing: Option<Writing>,
     /// The root, where it is a group and in none of the loops.
     pub group: Option<Group>,
+    /// What there is to say of it.
+    pub notices: Vec<String>,
 }
 
 /// User names by account, from the first.
@@ -467,6 +469,19 @@ pub fn plan(
             loops[2].secure_outgoing(DRIVER, ClientTls::clone(client));
         }
     }
+    let (planes, mut notices) = (config.overlay.data_planes(), Vec::new());
+    // Each socket has the same to say.
+    let mut told = |line: &str| {
+        if notices.last().is_none_or(|last| last != line) {
+            notices.push(line.to_string());
+        }
+    };
+    for of in loops.iter_mut().take(2) {
+        nodes::use_planes(of, &planes, &mut told)?;
+    }
+    if let Some(group) = &mut group {
+        group.use_planes(&planes, &mut told)?;
+    }
     let mut traces = group.as_mut().map_or_else(Vec::new, Group::traces);
     for of in loops.iter_mut().take(2) {
         let (sender, receiver) = trace_channel(TRACE_BATCHES, TRACE_BATCH);
@@ -474,7 +489,19 @@ pub fn plan(
         traces.push(receiver);
     }
     let streams = exchange.options.streams().into();
-    Ok(Plan { loops, traces, addresses, receivers, proxies, layers, streams, jobs, writing, group })
+    Ok(Plan {
+        loops,
+        traces,
+        addresses,
+        receivers,
+        proxies,
+        layers,
+        streams,
+        jobs,
+        writing,
+        group,
+        notices,
+    })
 }
 
 /// The root takes up what the journal holds, and from now on nothing leaves it before it is there.

@@ -15,6 +15,7 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use exchange::{ExchangeConfig, Role};
+use net::plane::PlaneKind;
 use net::{Clock, Directory, LeaderEndpoint, LoopHandle, TraceReceiver, trace_channel};
 use probe::Key;
 use replication::ReplicaId;
@@ -27,6 +28,7 @@ use crate::deployment::{TRACE_BATCH, TRACE_BATCHES, bind_tcp, bind_udp};
 use crate::failure::{Failure, on};
 use crate::fleet::credentials::{self, Credentials, DAYS, KEYS, RootSecret};
 use crate::fleet::file::{ClusterFile, FIRST_PORT, NodeEntry, NodeRole, PORTS};
+use crate::nodes;
 use crate::replica::checkpoints::Begin;
 use crate::replica::claims;
 use crate::replica::cluster::Cluster;
@@ -151,6 +153,21 @@ impl Group {
             leader,
             notice,
         })
+    }
+
+    /// The replicas send by the first of these data planes that can be had, as [`nodes::use_planes`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn use_planes(
+        &mut self,
+        planes: &[PlaneKind],
+        mut told: impl FnMut(&str),
+    ) -> Result<(), Failure> {
+        let hosts = &mut self.hosts;
+        hosts
+            .iter_mut()
+            .try_for_each(|host| nodes::use_planes(host.event_loop(), planes, &mut told))
     }
 
     /// All nodes, the root where it leads.

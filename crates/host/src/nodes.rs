@@ -3,10 +3,12 @@
 //! ([`crate::fleet::node`]) are put there by the same function.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::{Mutex, PoisonError};
 
 use exchange::{ExchangeConfig, FIX_DOOR, OUCH_DOOR, Role, SUBSCRIPTION_DOOR, SubscriptionTerms};
 use feed::{ListenerConfig, SnapshotServer};
 use net::packet_ring::PacketRingWriter;
+use net::plane::{PlaneFigures, PlaneKind};
 use net::{JobReceiver, Loop, LoopConfig, ServerTls, job_channel};
 use types::{Channel, Nanos, NodeId, Peer};
 use wire::subscription::Ring;
@@ -80,6 +82,50 @@ pub fn habits(config: &Config, usual: LoopConfig) -> LoopConfig {
         handshakes_per_source_max: doors.half_open_per_address as usize,
         handshake_ns: doors.handshake_ms * Nanos::MILLI,
         ..usual
+    }
+}
+
+/// The overlay sockets of a loop send by the first of these data planes that can be had; `told` hears of each
+/// that can't.
+///
+/// # Errors
+/// None of them can be had, and why.
+pub fn use_planes(
+    of: &mut Loop<Role>,
+    planes: &[PlaneKind],
+    told: impl FnMut(&str),
+) -> Result<(), Failure> {
+    of.use_planes(planes, told).map_err(|error| {
+        let advice = "or name \"udp\" behind it in data_plane";
+        Failure::Usage(format!("{error}; {advice}"))
+    })
+}
+
+/// What the data planes of a loop did, for whoever is not in its thread.
+#[derive(Default)]
+pub struct PlanesSeen(Mutex<Vec<(PlaneKind, PlaneFigures)>>);
+
+impl PlanesSeen {
+    /// Looks at the loop.
+    pub fn look(&self, of: &Loop<Role>) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.clear();
+        seen.extend(of.plane_figures());
+    }
+
+    /// A line for each socket that does not send by itself.
+    pub fn lines(&self) -> Vec<String> {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = |(kind, of): &(PlaneKind, PlaneFigures)| {
+            let PlaneFigures { copies, clones, carriers, by_socket, dropped, .. } = of;
+            let PlaneFigures { missed, attached_again, .. } = of;
+            format!(
+                "data plane {kind}: {copies} datagrams, {clones} of them cloned or framed by {carriers} calls, \
+                 {by_socket} by the socket; {dropped} dropped; not seen {missed} times, attached again \
+                 {attached_again} times"
+            )
+        };
+        seen.iter().map(line).collect()
     }
 }
 

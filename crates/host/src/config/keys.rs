@@ -5,7 +5,7 @@ use super::clock::SOURCES;
 use super::doors::CLIENT_CERTIFICATES;
 use super::journal::{DURABILITIES, SYNCINGS};
 use super::memory::WHEN_FULL;
-use super::overlay::{ESTIMATORS, MODES, PACES, PLANE_USES, POLICIES, QUEUES};
+use super::overlay::{DATA_PLANES, ESTIMATORS, MODES, PACES, PLANE_USES, POLICIES, QUEUES};
 use super::price_text;
 use super::store::ENGINES;
 
@@ -44,6 +44,8 @@ pub enum Kind {
     PriceOrNone,
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// A list of some of these words, at least one.
+    Choices(&'static [&'static str]),
 }
 
 /// A key and what it takes.
@@ -81,6 +83,7 @@ pub const KEYS: &[Key] = &[
     key("overlay.dynamic_parents", Kind::Switch),
     whole("overlay.linger_us", 0, 10_000),
     key("overlay.sealed", Kind::Switch),
+    key("overlay.data_plane", Kind::Choices(DATA_PLANES)),
     whole("overlay.roll_call_ms", 0, 1_000),
     whole("overlay.change_tree_at_percent", 0, 95),
     whole("overlay.change_depth", 0, 6),
@@ -302,6 +305,8 @@ pub enum Given {
     Decimal(f64),
     /// Text.
     Text(String),
+    /// A list of texts.
+    Texts(Vec<String>),
     /// Anything else, with its name.
     Other(&'static str),
 }
@@ -325,6 +330,9 @@ impl Kind {
             (Kind::PriceOrNone, Given::Text(text)) => price_text::parse(text)
                 .is_some_and(|price| (0..=types::limits::PRICE_MAX).contains(&price.0)),
             (Kind::Choice(words), Given::Text(text)) => words.contains(&text.as_str()),
+            (Kind::Choices(words), Given::Texts(texts)) => {
+                !texts.is_empty() && texts.iter().all(|text| words.contains(&text.as_str()))
+            }
             _ => false,
         };
         (!allowed).then(|| format!("must be {self}, is {given}"))
@@ -345,6 +353,10 @@ impl std::fmt::Display for Kind {
                 let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
                 f.write_str(&quoted.join(" or "))
             }
+            Kind::Choices(words) => {
+                let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+                write!(f, "a list of {}", quoted.join(", "))
+            }
         }
     }
 }
@@ -356,6 +368,7 @@ impl std::fmt::Display for Given {
             Given::Whole(n) => write!(f, "{n}"),
             Given::Decimal(x) => write!(f, "{x}"),
             Given::Text(text) => write!(f, "{text:?}"),
+            Given::Texts(texts) => write!(f, "{texts:?}"),
             Given::Other(name) => write!(f, "{name}"),
         }
     }

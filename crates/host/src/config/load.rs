@@ -259,7 +259,15 @@ impl From<&DeValue<'_>> for Given {
                 x.as_str().parse().map_or(Given::Other("not a number"), Given::Decimal)
             }
             DeValue::Datetime(_) => Given::Other("a date"),
-            DeValue::Array(_) => Given::Other("a list"),
+            DeValue::Array(list) => {
+                let text = |one: &Spanned<DeValue<'_>>| match one.get_ref() {
+                    DeValue::String(text) => Some(text.to_string()),
+                    _ => None,
+                };
+                let texts = list.iter().map(text).collect::<Option<Vec<_>>>();
+                let texts = texts.filter(|texts| !texts.is_empty());
+                texts.map_or(Given::Other("a list"), Given::Texts)
+            }
             DeValue::Table(_) => Given::Other("a table"),
         }
     }

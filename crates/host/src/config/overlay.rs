@@ -1,6 +1,7 @@
 //! `[overlay]`: the tree, how it is guarded and changed, and what else it can do.
 
 use exchange::{OverlayOptions, Secret, Spread, TreeShape};
+use net::plane::PlaneKind;
 use overlay::{
     egress::{QueueConfig, QueuePolicy},
     estimator::Estimator,
@@ -27,6 +28,8 @@ pub const PLANE_USES: &[&str] = &["messages", "symbols"];
 pub const QUEUES: &[&str] = &["none", "fifo", "simple", "limit-order"];
 /// What sets the pace of orders upwards.
 pub const PACES: &[&str] = &["free", "paper", "credits"];
+/// How overlay datagrams get from sockets to the network ([`net::plane`]).
+pub const DATA_PLANES: &[&str] = &["udp", "tc-clone", "af_xdp"];
 /// How delays become deadlines.
 pub const ESTIMATORS: &[&str] = &["max-of-percentiles", "message-percentile", "miss-rate"];
 /// No H of a layer's own.
@@ -55,6 +58,8 @@ pub struct Overlay {
     pub linger_us: u64,
     /// Datagrams between nodes are sealed.
     pub sealed: bool,
+    /// How they leave a machine: the first of these that can be had there.
+    pub data_plane: Vec<String>,
     /// Between two roll calls of the root, milliseconds; 0: none.
     pub roll_call_ms: u64,
     /// When another tree takes over, in percent of the play; 0: never.
@@ -113,6 +118,7 @@ impl Default for Overlay {
             dynamic_parents: true,
             linger_us: 200,
             sealed: true,
+            data_plane: vec![first(DATA_PLANES)],
             roll_call_ms: 50,
             change_tree_at_percent: 60,
             change_depth: 0,
@@ -155,6 +161,12 @@ impl Overlay {
     /// The shape it starts with.
     pub fn shape(&self) -> TreeShape {
         TreeShape { depth: self.depth as usize, fanout: self.fanout as usize }
+    }
+
+    /// How overlay datagrams leave a machine: the first of these that can be had there.
+    pub fn data_planes(&self) -> Vec<PlaneKind> {
+        // Checked when the configuration was read.
+        self.data_plane.iter().filter_map(|name| name.parse().ok()).collect()
     }
 
     /// Whether each plane is the tree of some of the symbols.

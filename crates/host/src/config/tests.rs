@@ -61,6 +61,19 @@ fn values_of_a_wrong_type_or_range_name_line_and_key() {
         ),
         ("[hold]\npercentile = 100", "2: hold.percentile: must be 50.0..=99.9, is 100"),
         ("[hold]\npercentile = nan", "2: hold.percentile: must be 50.0..=99.9, is NaN"),
+        (
+            "[overlay]\ndata_plane = \"udp\"",
+            "2: overlay.data_plane: must be a list of \"udp\", \"tc-clone\", \"af_xdp\", is \"udp\"",
+        ),
+        (
+            "[overlay]\ndata_plane = [\"tc-clone\", \"dpdk\"]",
+            "2: overlay.data_plane: must be a list of \"udp\", \"tc-clone\", \"af_xdp\", is \
+             [\"tc-clone\", \"dpdk\"]",
+        ),
+        (
+            "[overlay]\ndata_plane = []",
+            "2: overlay.data_plane: must be a list of \"udp\", \"tc-clone\", \"af_xdp\", is a list",
+        ),
         ("[flow]\nrate = []", "2: flow.rate: must be 1..=1000000, is a list"),
         ("[flow]\nsample = \"\"", "2: flow.sample: must be text of 1 to 1024 bytes, is \"\""),
         (
@@ -470,4 +483,21 @@ fn what_does_not_go_together_with_replicas_is_refused() {
         let complaint = complaint(&text);
         assert!(complaint.contains(expected), "{complaint:?} does not say {expected:?}");
     }
+}
+
+#[test]
+fn data_planes_are_read_in_their_order_and_are_those_that_there_are() {
+    use net::plane::PlaneKind;
+    let of = |text: &str| {
+        let config = Loaded::text("fairbell.toml", text).and_then(Loaded::finish).expect("good");
+        config.overlay.data_planes()
+    };
+    let given = of("[overlay]\ndata_plane = [\"tc-clone\", \"udp\"]");
+    assert_eq!(given, [PlaneKind::TcClone, PlaneKind::Udp]);
+    assert_eq!(of(""), [PlaneKind::Udp]);
+    assert_eq!(PlaneKind::ALL.map(PlaneKind::name), super::overlay::DATA_PLANES);
+    // What is sealed differs where a data plane lets copies differ, and nowhere else.
+    let (head, tail) = net::plane::COPIES_DIFFER_AT_MOST;
+    let hop = size_of::<overlay::seal::SealHeader>() + size_of::<overlay::frame::HopHeader>();
+    assert_eq!((head, tail), (hop, overlay::seal::TAG_LEN));
 }

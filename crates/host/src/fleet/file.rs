@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use net::plane::PlaneKind;
 use replication::VOTERS_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -158,6 +159,10 @@ pub struct NodeEntry {
     /// one it sleeps until there is something to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<u16>,
+    /// How overlay datagrams leave it: the first of these data planes that can be had there. Without any
+    /// it is as the venue's settings say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub data_plane: Vec<String>,
 }
 
 impl NodeEntry {
@@ -178,7 +183,17 @@ impl NodeEntry {
             ring_group: None,
             public: None,
             core: None,
+            data_plane: Vec::new(),
         }
+    }
+
+    /// How overlay datagrams leave it: as it says itself, or the venue's settings.
+    pub fn data_planes(&self, config: &Config) -> Vec<PlaneKind> {
+        if self.data_plane.is_empty() {
+            return config.overlay.data_planes();
+        }
+        // Checked when the file was read.
+        self.data_plane.iter().filter_map(|name| name.parse().ok()).collect()
     }
 
     /// Whether it has a role.
@@ -395,6 +410,10 @@ impl ClusterFile {
                 let why = format!("{}: a name or address of at most {HOST_MAX} bytes", node.name);
                 return Err((key(at, "public"), why));
             }
+            let planes = node.data_plane.iter().map(|name| name.parse::<PlaneKind>());
+            if let Some(why) = planes.filter_map(Result::err).next() {
+                return Err((key(at, "data_plane"), why));
+            }
             let port = self.port_of(node);
             if port == 0 || port > u16::MAX - PORTS {
                 return Err((key(at, "port"), format!("1..={}", u16::MAX - PORTS)));
@@ -542,7 +561,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// What two machines have to agree on: a digest of the cluster file, but for what is of one machine alone
-/// (`bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`) or of whoever leads (`[plan]`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
+/// (`bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`, `data_plane`) or of whoever leads (`[plan]`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
 /// is told to people, and short passwords could be guessed from it. Settings that are as they are by
 /// default don't count, or a version with one more key could not be put in place of an older one, machine by
 /// machine; a version whose defaults are others speaks another version of the messages.

@@ -35,7 +35,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::feed_ring;
 use crate::journal::reader;
-use crate::nodes::{self, EdgeEnds};
+use crate::nodes::{self, EdgeEnds, PlanesSeen};
 use crate::replica::checkpoints::Begin;
 use crate::replica::claims;
 use crate::replica::cluster::Cluster;
@@ -324,6 +324,7 @@ impl Machine<'_> {
             host.restored,
             host.unread()
         ));
+        nodes::use_planes(host.event_loop(), &self.entry.data_planes(&self.config), told)?;
         let handle = host.handle();
         let line = RootLine::one_of(cluster.places().count() as u8, handle.clone());
         let claim = |place| cluster.claim_secret(place);
@@ -408,6 +409,7 @@ impl Machine<'_> {
         let mut of = Loop::new(clock.clock, directory, self.habits()).map_err(io)?;
         let jobs = nodes::worker(&mut of);
         self.host_nodes(&mut of, clock, &cluster, &welcome.keys)?;
+        nodes::use_planes(&mut of, &self.entry.data_planes(&self.config), told)?;
         let claim_key = bytes_of(&welcome.claims).and_then(|bytes| Key::new(&bytes).ok());
         let claim_key = claim_key.ok_or_else(|| Failure::Run("claims without a key".into()))?;
         let claims = self.bind(Port::Claims)?;
@@ -416,7 +418,7 @@ impl Machine<'_> {
         told(&format!("in, after {} ms; clock within {bound} ns", begun.elapsed().as_millis()));
         let epoch = AtomicU32::new(welcome.keys.epoch);
         let keyed = Keyed { clock, of: handle.clone(), epoch: &epoch };
-        let over = &AtomicBool::new(false);
+        let (over, planes) = (&AtomicBool::new(false), &PlanesSeen::default());
         thread::scope(|scope| {
             let (endpoint, worker, epoch) = (&endpoint, handle.clone(), &epoch);
             scope.spawn(move || claims::hear(&claims, &claim_key, endpoint, over));
@@ -424,6 +426,7 @@ impl Machine<'_> {
             let written = scope.spawn(move || traces.map_or(Ok(()), Traces::pass_on));
             let running = scope.spawn(move || {
                 let look = |of: &Loop<Role>, _| {
+                    planes.look(of);
                     let roles = of.nodes().map(|(_, role)| role);
                     let seen = observe(roles, clock, epoch.load(Ordering::Relaxed));
                     *lock(health) = Some(Health { alarms: self.standing(), ..seen });
@@ -458,6 +461,7 @@ impl Machine<'_> {
             }
             over.store(true, Ordering::Relaxed);
             let (ended, written) = (running.join(), written.join());
+            planes.lines().iter().for_each(|line| told(line));
             ended.map_err(|_| panicked())??;
             written.map_err(|_| panicked())?
         })
