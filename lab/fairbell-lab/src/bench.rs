@@ -3,10 +3,13 @@
 
 pub mod book;
 pub mod decode;
+pub mod dedup;
 pub mod durability;
 mod echo;
 pub mod endless;
+pub mod fanout;
 pub mod fix;
+pub mod hop;
 pub mod journal;
 pub mod pipeline;
 pub mod plan;
@@ -63,6 +66,12 @@ pub enum Bench {
     Rtt(rtt::RttArgs),
     /// Deadline to transmit stamp of a receiver on a core of its own, beside a bare loop
     Release(release::ReleaseArgs),
+    /// The filter of duplicates in front of the stack: checked beside its model, and timed
+    Dedup(dedup::DedupArgs),
+    /// One message to many receivers: each data plane beside its bare call
+    Fanout(fanout::FanoutArgs),
+    /// One hop of each data plane, from the call to the receiving program
+    Hop(hop::HopArgs),
     /// Gateway to engine and back over our transport, Redis lists and ZeroMQ
     Transports(crate::bench::transports::TransportsArgs),
 }
@@ -88,6 +97,9 @@ pub fn run(bench: &Bench) -> Result<(), Failure> {
         Bench::Subscribers(args) => subscribers::run(args),
         Bench::Rtt(args) => rtt::run(args),
         Bench::Release(args) => release::run(args),
+        Bench::Dedup(args) => dedup::run(args),
+        Bench::Fanout(args) => fanout::run(args),
+        Bench::Hop(args) => hop::run(args),
         Bench::Transports(args) => transports::run(args),
     }
 }

@@ -27,6 +27,7 @@ use fairbell::up::report_quantiles;
 use host::failure::{Failure, on};
 use host::sockets::io;
 use net::Clock;
+use net::plane::PlaneKind;
 use serde::Serialize;
 use telemetry::Recorder;
 use types::Nanos;
@@ -81,6 +82,9 @@ pub struct CloudArgs {
     /// Machines have IPv6 addresses (fd77::/64) and no others in the venue's file
     #[arg(long)]
     pub ipv6: bool,
+    /// How overlay datagrams leave the machines, the first that can be had; several times for several
+    #[arg(long = "data-plane", value_name = "NAME", default_value = "udp")]
+    pub planes: Vec<PlaneKind>,
     /// Requests per second, all participants together
     #[arg(long, value_name = "N", default_value_t = 1_000,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -324,6 +328,12 @@ fn venue(shape: &Shape, clocks: &str, hold: bool) -> String {
     )
 }
 
+/// Settings in which datagrams leave the machines like that.
+fn with_planes(settings: String, planes: &[PlaneKind]) -> String {
+    let names: Vec<&str> = planes.iter().map(|kind| kind.name()).collect();
+    settings.replacen("[overlay]\n", &format!("[overlay]\ndata_plane = {names:?}\n"), 1)
+}
+
 /// One venue from its start to its end.
 fn play(
     args: &CloudArgs,
@@ -339,7 +349,10 @@ fn play(
     let faults = if shape.name == MAIN { &args.faults[..] } else { &[] };
     let own = std::env::current_exe().map_err(io)?;
     let plan = Plan {
-        venue: venue(shape, if args.no_sync { "system" } else { "huygens" }, !args.no_hold),
+        venue: with_planes(
+            venue(shape, if args.no_sync { "system" } else { "huygens" }, !args.no_hold),
+            &args.planes,
+        ),
         disks: faults.iter().any(Fault::needs_disks),
         snapshots: true,
         programs: [args.from.clone().unwrap_or_else(|| own.clone()), own],
