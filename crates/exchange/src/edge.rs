@@ -8,14 +8,13 @@
 use crate::market::{FeedBooks, Passing};
 use gateway::{Gateway, SubscriptionEvent, SubscriptionTerms};
 use overlay::{
-    control::{self, ControlHeader, ControlKind, TreeBody},
+    control::{self, ControlHeader, ControlKind},
     frame::{self, DataBody, FrameKind, HopHeader},
     receiver::Receiver,
     topology::ROOT,
 };
 use std::ops::Range;
 use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer, Remote, ShardId};
-use zerocopy::FromBytes;
 
 /// An edge's place in the overlay of one shard.
 #[derive(Clone, Debug)]
@@ -172,11 +171,10 @@ impl Edge {
             return;
         };
         let told = ControlHeader::read(bytes).and_then(|(header, rest)| {
-            let body = TreeBody::read_from_bytes(rest).ok()?;
             let ours = header.kind == ControlKind::Tree && header.sender == ROOT;
             let of_shard = self.receivers.get_mut(streams.clone())?;
             let receiver = of_shard.get_mut(usize::from(header.stream))?;
-            Some((body.tree(header.stream).filter(|_| ours)?, receiver))
+            Some((control::told_tree(rest, header.stream).filter(|_| ours)?, receiver))
         });
         let Some((tree, receiver)) = told else {
             self.malformed += 1;

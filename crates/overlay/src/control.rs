@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::{
     tree::hedging::{HedgePolicy, Hedging},
-    tree::seating::{MOVED_MAX, Seating},
+    tree::seating::Seating,
     tree::topology::{DEPTH_MAX, Topology, Tree},
 };
 
@@ -125,8 +125,26 @@ pub struct TreeBody {
     pub only_plane: u8,
     /// Reserved; zero.
     pub reserved: [u8; 2],
-    /// Places, and who stands there, of those who do not stand at their own; zeros: nobody.
-    pub moved: [[u16; 2]; MOVED_MAX],
+    /// Places, and who stands there, of the first of those who do not stand at their own; zeros: nobody.
+    /// Of more than these the rest follows behind the body ([`tree_tail`]).
+    pub moved: [[u16; 2]; MOVED_HERE],
+}
+
+/// Places that a [`TreeBody`] itself tells of.
+pub const MOVED_HERE: usize = 8;
+
+/// What follows a [`TreeBody`]: places and who stands there as the body has them, of those that have
+/// no room in it. Empty for most trees.
+pub fn tree_tail(tree: &Tree) -> Vec<u8> {
+    let rest = tree.topology.seating().moved().iter().skip(MOVED_HERE);
+    rest.flat_map(|(place, node)| [*place, *node].as_bytes().to_vec()).collect()
+}
+
+/// The tree that a [`ControlKind::Tree`] tells of, with the number `stream`; `None` when there can be no
+/// such tree.
+pub fn told_tree(bytes: &[u8], stream: u16) -> Option<Tree> {
+    let (body, tail) = TreeBody::read_from_prefix(bytes).ok()?;
+    body.tree(stream, tail)
 }
 
 /// Where a node stands, in answer to a [`TreeBody`].
@@ -143,7 +161,7 @@ impl TreeBody {
     /// The body that describes this tree.
     pub fn of(tree: &Tree) -> TreeBody {
         let hedging = tree.topology.hedging();
-        let mut moved = [[0; 2]; MOVED_MAX];
+        let mut moved = [[0; 2]; MOVED_HERE];
         for (pair, (place, node)) in moved.iter_mut().zip(tree.topology.seating().moved()) {
             *pair = [*place, *node];
         }
@@ -168,8 +186,9 @@ impl TreeBody {
         }
     }
 
-    /// The tree told of, with the number `stream`; `None` when there can be no such tree.
-    pub fn tree(&self, stream: u16) -> Option<Tree> {
+    /// The tree told of, with the number `stream`, and the places in `tail`; `None` when there can be no
+    /// such tree.
+    pub fn tree(&self, stream: u16, tail: &[u8]) -> Option<Tree> {
         let sizes = self.layers.map(usize::from);
         let depth = sizes.iter().position(|size| *size == 0).unwrap_or(DEPTH_MAX);
         let hedging = Hedging {
@@ -188,8 +207,14 @@ impl TreeBody {
         if let Some(plane) = self.only_plane.checked_sub(1) {
             topology = topology.with_only_plane(plane.into())?;
         }
-        let moved = self.moved.iter().filter(|pair| **pair != [0; 2]);
-        let moved: Vec<(u16, u16)> = moved.map(|[place, node]| (*place, *node)).collect();
+        let (more, odd) = tail.as_chunks::<4>();
+        let more = more.iter().map(|pair| [[pair[0], pair[1]], [pair[2], pair[3]]]);
+        let more = more.map(|pair| pair.map(u16::from_ne_bytes));
+        let here = self.moved.iter().copied().filter(|pair| *pair != [0; 2]);
+        let moved: Vec<(u16, u16)> = here.chain(more).map(|[place, node]| (place, node)).collect();
+        if !odd.is_empty() {
+            return None;
+        }
         let topology = topology.with_seating(Seating::of(&moved)?)?;
         let (hedge, dynamic) = (usize::from(self.hedge), self.dynamic == 1);
         let (epoch, round_ns) = (self.epoch, self.round_ns);
@@ -298,23 +323,43 @@ mod tests {
             let exchanged = idle.and_then(|idle| topology.with_exchanged(NodeId(1), idle));
             let topology = if only { one } else { exchanged.unwrap_or(topology) };
             let tree = Tree { topology, hedge, dynamic, epoch, stream: 3, round_ns: 5 };
-            prop_assert_eq!(TreeBody::of(&tree).tree(3), Some(tree));
+            let whole = [TreeBody::of(&tree).as_bytes(), &tree_tail(&tree)].concat();
+            prop_assert_eq!(told_tree(&whole, 3), Some(tree));
+        }
+
+        #[test]
+        fn more_places_than_a_body_holds_follow_it(exchanges in 0u16..40, cut in 1usize..5) {
+            let topology = Topology::from_layers(&[10, 40]).unwrap();
+            let mut topology = topology.with_receivers_at(NodeId(100)).unwrap();
+            for at in 0..exchanges {
+                let next = topology.with_exchanged(NodeId(1 + at % 10), NodeId(11 + at));
+                topology = next.unwrap_or(topology);
+            }
+            let tree = Tree { topology, hedge: 1, dynamic: true, epoch: 9, stream: 0, round_ns: 5 };
+            let moved = tree.topology.seating().moved().len();
+            let tail = tree_tail(&tree);
+            prop_assert_eq!(tail.len(), moved.saturating_sub(MOVED_HERE) * 4);
+            let mut whole = [TreeBody::of(&tree).as_bytes(), &tail].concat();
+            prop_assert_eq!(told_tree(&whole, 0), Some(tree));
+            // Control: a place less is no permutation, and half of one nothing at all.
+            whole.truncate(whole.len() - cut);
+            prop_assert_eq!(told_tree(&whole, 0), None);
         }
 
         #[test]
         fn arbitrary_trees_never_panic(
             bytes in prop::collection::vec(any::<u8>(), size_of::<TreeBody>()), few in any::<bool>(),
-            plain in any::<bool>(),
+            tail in prop::collection::vec(any::<u8>(), 0..300), plain in any::<bool>(),
         ) {
             let mut body = TreeBody::read_from_bytes(&bytes).unwrap();
             if plain {
-                body.moved = [[0; 2]; MOVED_MAX];
+                body.moved = [[0; 2]; MOVED_HERE];
             }
             if few {
                 (body.policy, body.dynamic) = (body.policy % 3, body.dynamic % 2);
                 body.layers = body.layers.map(|size| size % 9);
             }
-            let _ = body.tree(0).map(|tree| tree.topology.children(NodeId(1), 7, 3, true).count());
+            let _ = body.tree(0, &tail).map(|tree| tree.topology.children(NodeId(1), 7, 3, true).count());
         }
 
         #[test]

@@ -9,7 +9,7 @@
 
 use engine::TreeRecord;
 use overlay::membership::Membership;
-use overlay::topology::Tree;
+use overlay::topology::{Topology, Tree};
 use types::{ClockReading, Command, CommandKind, NodeAction, NodeId, Outbox, UserRefNum};
 
 use super::Root;
@@ -33,6 +33,8 @@ pub enum ReplaceError {
     NoStandby,
     /// More nodes than a tree can tell of would stand at other places than their own.
     TooMany,
+    /// The proxies there are do not suffice for that shape, or the tree keeps its shape.
+    NoShape,
     /// The log is full, or the session has ended.
     NoRoom,
 }
@@ -46,6 +48,9 @@ impl std::fmt::Display for ReplaceError {
             ReplaceError::NoPlace => "it is no proxy with a place in the tree",
             ReplaceError::NoStandby => "no proxy that answers stands by (overlay.standby)",
             ReplaceError::TooMany => "too many have moved already",
+            ReplaceError::NoShape => {
+                "there are too few proxies for that shape, or the tree keeps its own"
+            }
             ReplaceError::NoRoom => "the log is full, or the session has ended",
         })
     }
@@ -93,6 +98,22 @@ impl Trees {
         self.shapes.iter().find(|(known, _)| *known == shape).map(|(_, tree)| *tree)
     }
 
+    /// The tree of any shape that the proxies there are suffice for, everybody at the own place: one of the
+    /// options' or another, in which every node has the number that it has in the first one. `None` with
+    /// spare proxies or trees by symbol, which keep their shape.
+    fn shaped_any(&self, shape: TreeShape) -> Option<Tree> {
+        self.shaped(shape).or_else(|| {
+            let first = &self.first.topology;
+            let (hedging, receivers_at) = (*first.hedging(), first.receiver_ids().next()?);
+            let fixed = hedging.spares > 0 || first.only_plane().is_some();
+            let topology = Topology::new(shape.depth, shape.fanout, first.receivers()).ok()?;
+            let topology = topology.with_hedging(hedging).ok()?;
+            let topology = topology.with_receivers_at(receivers_at).ok()?;
+            let fits = topology.receiver_ids().next() == Some(receivers_at);
+            (fits && !fixed).then_some(Tree { topology, ..self.first })
+        })
+    }
+
     /// The shape that a record says.
     fn shape(&self, record: &TreeRecord) -> TreeShape {
         record.shape.map_or(self.first_shape, |(depth, fanout)| TreeShape {
@@ -103,7 +124,7 @@ impl Trees {
 
     /// The tree that a record says. Replacements that don't go with its shape are passed over.
     fn of(&self, record: &TreeRecord) -> Tree {
-        let mut tree = self.shaped(self.shape(record)).unwrap_or(self.first);
+        let mut tree = self.shaped_any(self.shape(record)).unwrap_or(self.first);
         for (old, new) in &record.replaced {
             tree = replaced(&tree, NodeId(*old), NodeId(*new)).unwrap_or(tree);
         }

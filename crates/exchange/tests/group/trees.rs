@@ -205,6 +205,47 @@ fn a_seating_is_changed_at_once_as_often_as_is_wanted() {
     group.check("seating");
 }
 
+/// As a plan of another shape is applied: the options need not have it.
+#[test]
+fn a_tree_of_any_shape_that_the_proxies_suffice_for_is_begun_at_once() {
+    let mut group = begun(&changeable(plain()), CALM, 6);
+    let arrange = |group: &mut Group, shape: TreeShape, wanted: &[u16]| {
+        let wanted: Vec<NodeId> = wanted.iter().copied().map(NodeId).collect();
+        let (n, mut told) = (leader(group), Err(ReplaceError::Busy));
+        group.on_root(n, |root, now, out| told = root.arrange_tree(now, shape, &wanted, out));
+        told
+    };
+    let receivers = {
+        let root = group.root(leader(&group));
+        root.membership().expect("a roll call").tree().topology.receivers()
+    };
+    let shape = |depth, fanout| TreeShape { depth, fanout };
+    let too_deep = arrange(&mut group, shape(4, 1), &[1]);
+    assert_eq!(
+        too_deep,
+        Err(ReplaceError::NoShape),
+        "three layers of {receivers}, and six proxies"
+    );
+    // One proxy above all others; none at all; the first shape again.
+    let deep = [5, 1, 2];
+    for (shape, wanted) in [(shape(3, 2), &deep[..]), (shape(1, receivers), &[]), (FIRST, &[2, 6])]
+    {
+        let steps = arrange(&mut group, shape, wanted).expect("they answer");
+        assert!(steps >= 1, "{shape:?}");
+        group.trade(100 * MS, EVERY);
+        let tree = *group.root(leader(&group)).membership().expect("a roll call").tree();
+        assert_eq!(tree.topology.depth(), shape.depth);
+        let layers = 0..shape.depth - 1;
+        let placed = layers
+            .flat_map(|layer| (0..).map_while(move |at| tree.topology.node_id(layer, at)))
+            .map(|node| node.0);
+        assert_eq!(placed.collect::<Vec<_>>(), wanted, "{shape:?}");
+        one_tree(&group, "shaped");
+    }
+    group.run(1_500 * MS);
+    group.check("shaped");
+}
+
 #[test]
 fn control_a_follower_changes_nothing() {
     let mut group = begun(&changeable(plain()), CALM, 4);

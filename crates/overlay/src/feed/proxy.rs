@@ -15,7 +15,7 @@ use types::{
 };
 
 use crate::{
-    control::{self, ControlHeader, ControlKind, DetourBody, StatusBody, TreeBody},
+    control::{self, ControlHeader, ControlKind, DetourBody, StatusBody},
     deadline::all_reduce::{DelayLimits, DelayValue, ReduceStats, RoundTable},
     emit,
     feed::duplicate_filter::{Arrival, DuplicateFilter, FilterStats},
@@ -341,8 +341,7 @@ impl Proxy {
 
     /// The root's call: the tree that is, or the one that comes.
     fn handle_tree(&mut self, rest: &[u8], out: &mut Outbox) {
-        let body = TreeBody::read_from_bytes(rest).ok();
-        let Some(tree) = body.and_then(|body| body.tree(self.tree.stream)) else {
+        let Some(tree) = control::told_tree(rest, self.tree.stream) else {
             self.stats.malformed += 1;
             return;
         };

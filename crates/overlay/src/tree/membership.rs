@@ -18,7 +18,7 @@
 use types::{Nanos, NodeId, Outbox};
 
 use crate::{
-    control::{self, ControlHeader, ControlKind, StatusBody, TreeBody},
+    control::{self, ControlHeader, ControlKind, StatusBody, TreeBody, tree_tail},
     feed::publisher::Publisher,
     tree::topology::{ROOT, Tree},
     tree::trips::Trips,
@@ -346,11 +346,11 @@ impl Membership {
         let (wanted, changing) = (tree.epoch, self.next.is_some());
         let unsettled = self.changed.last().is_some_and(|changed| changed.settled_ns == 0);
         self.slowest_ns -= self.slowest_ns / 16;
-        let body = TreeBody::of(tree);
+        let (body, tail) = (TreeBody::of(tree), tree_tail(tree));
         let header = ControlHeader::new(ControlKind::Tree, ROOT, self.tree.epoch, self.tree.stream);
         for member in &mut self.members {
             if !changing || member.known < wanted {
-                control::send(out, member.node, header, &body, &[]);
+                control::send(out, member.node, header, &body, &tail);
                 if member.unanswered == 0 {
                     member.called_at = now;
                 }

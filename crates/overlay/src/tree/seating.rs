@@ -7,15 +7,21 @@
 
 use types::NodeId;
 
-/// Most nodes that stand at another place than their own.
-pub const MOVED_MAX: usize = 8;
+/// Most nodes that stand at another place than their own: as many as the log's record has steps for.
+pub const MOVED_MAX: usize = 64;
 
 /// Nodes that are at another node's place in the tree.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seating {
     count: u8,
     /// (place, node) by place; zeros behind `count`.
     moved: [(u16, u16); MOVED_MAX],
+}
+
+impl Default for Seating {
+    fn default() -> Self {
+        Seating { count: 0, moved: [(0, 0); MOVED_MAX] }
+    }
 }
 
 impl Seating {
@@ -60,7 +66,9 @@ impl Seating {
         if self.is_plain() {
             return NodeId(place as u16);
         }
-        let found = self.moved().iter().find(|(of, _)| u32::from(*of) == place);
+        // Asked for every copy of every datagram.
+        let found = self.moved().binary_search_by_key(&place, |(of, _)| u32::from(*of));
+        let found = found.ok().and_then(|at| self.moved.get(at));
         NodeId(found.map_or(place as u16, |(_, node)| *node))
     }
 
@@ -89,8 +97,13 @@ mod tests {
         for bad in [&[(3, 7)][..], &[(3, 3)], &[(3, 7), (7, 7)], &[(3, 7), (3, 7)]] {
             assert_eq!(Seating::of(bad), None, "{bad:?}");
         }
-        let many: Vec<(u16, u16)> = (0..10).map(|at| (at, (at + 1) % 10)).collect();
-        assert_eq!(Seating::of(&many), None);
+        let ring = |nodes: u16| -> Vec<(u16, u16)> {
+            (0..nodes).map(|at| (at, (at + 1) % nodes)).collect()
+        };
+        let most = Seating::of(&ring(MOVED_MAX as u16)).expect("as many as there may be");
+        assert_eq!((most.node(63), most.place(NodeId(0))), (NodeId(0), 63));
+        assert_eq!((most.node(64), most.node(7)), (NodeId(64), NodeId(8)));
+        assert_eq!(Seating::of(&ring(MOVED_MAX as u16 + 1)), None);
     }
 
     #[test]
@@ -104,10 +117,10 @@ mod tests {
     proptest! {
         #[test]
         fn places_and_nodes_are_inverse_after_any_exchanges(
-            swaps in prop::collection::vec((1u16..14, 1u16..14), 0..20),
+            swaps in prop::collection::vec((1u16..78, 1u16..78), 0..60),
         ) {
             let mut seating = Seating::default();
-            let mut table: Vec<u16> = (0..16).collect();
+            let mut table: Vec<u16> = (0..80).collect();
             for (a, b) in swaps {
                 let Some(next) = seating.exchanged(NodeId(a), NodeId(b)) else { continue };
                 seating = next;
