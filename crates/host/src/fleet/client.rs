@@ -49,6 +49,8 @@ pub trait Connected {
     fn observed(&self) -> Option<Observed>;
     /// What it heard of others' probes, some at a time.
     fn probed(&self) -> Option<Probed>;
+    /// The last plan that it was told to remember.
+    fn plan(&self) -> Option<String>;
 }
 
 /// Who connects.
@@ -102,6 +104,16 @@ impl Identity {
     /// # Errors
     /// No such root; it is not reached; it refuses these keys.
     pub fn open(&self, replica: u8, follows: Followed) -> Result<Sealed, Failure> {
+        self.connect(replica, follows, None)
+    }
+
+    /// The same of a machine that remembers a plan.
+    fn connect(
+        &self,
+        replica: u8,
+        follows: Followed,
+        plan: Option<String>,
+    ) -> Result<Sealed, Failure> {
         let none = || Failure::Run(format!("there is no root {replica}"));
         let node = self.root(replica).ok_or_else(none)?;
         let failed = |error: std::io::Error| Failure::Run(format!("{}: {error}", node.name));
@@ -127,6 +139,7 @@ impl Identity {
             name: self.name.clone(),
             boot: self.boot,
             follows,
+            plan,
         };
         write(&mut sealed, &hello).map_err(failed)?;
         Ok(sealed)
@@ -230,8 +243,8 @@ impl Identity {
         node: &mut impl Connected,
     ) -> Result<Option<u8>, Ended> {
         let failed = |error: std::io::Error| Ended::Lost(format!("root {replica}: {error}"));
-        let mut sealed =
-            self.open(replica, node.follows()).map_err(|why| Ended::Lost(why.to_string()))?;
+        let sealed = self.connect(replica, node.follows(), node.plan());
+        let mut sealed = sealed.map_err(|why| Ended::Lost(why.to_string()))?;
         let (mut reader, begun, mut welcomed) = (Reader::default(), Instant::now(), false);
         let mut health_at = begun;
         while !stop.load(Ordering::Relaxed) {

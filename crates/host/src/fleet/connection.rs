@@ -24,6 +24,8 @@ pub struct Connection<'a> {
     pub sampled: &'a Sampled,
     /// Its probing agent.
     pub prober: &'a Prober,
+    /// The last plan, on a root's machine.
+    pub plan: Option<String>,
 }
 
 impl Connected for Connection<'_> {
@@ -31,6 +33,7 @@ impl Connected for Connection<'_> {
         match message {
             FromRoot::Reference(followed) => self.clock.follow(followed),
             FromRoot::Probe(order) => self.prober.begin(order),
+            FromRoot::Planned { plan } => self.plan = Some(plan),
             message => drop(self.sender.send(message)),
         }
     }
@@ -41,7 +44,7 @@ impl Connected for Connection<'_> {
 
     fn health(&self) -> Option<Health> {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(Health { follows: self.follows(), probes: true, ..health })
+        Some(Health { follows: self.follows(), probes: true, plans: true, ..health })
     }
 
     fn follows(&self) -> Followed {
@@ -54,5 +57,9 @@ impl Connected for Connection<'_> {
 
     fn probed(&self) -> Option<Probed> {
         self.prober.tell()
+    }
+
+    fn plan(&self) -> Option<String> {
+        self.plan.clone()
     }
 }

@@ -34,6 +34,9 @@ pub enum FromNode {
         boot: u32,
         /// Whose clock it follows.
         follows: Followed,
+        /// The last plan that a root told it to remember: JSON of a [`super::plan::PlanReport`].
+        #[serde(default)]
+        plan: Option<String>,
     },
     /// How it is, every second.
     Health(Health),
@@ -101,6 +104,8 @@ pub struct Health {
     pub alarms: Vec<String>,
     /// It takes orders to probe others.
     pub probes: bool,
+    /// It remembers plans: [`FromRoot::Planned`].
+    pub plans: bool,
 }
 
 /// What an operator wants done; each is a command of the log that names who asked.
@@ -177,6 +182,12 @@ pub enum FromRoot {
     Reference(Followed),
     /// It is to send probes to others and to time theirs.
     Probe(ProbeOrder),
+    /// The last plan, for a root's machine to remember as it is: a replica that comes to lead hears of it
+    /// by [`FromNode::Hello`].
+    Planned {
+        /// JSON of a [`super::plan::PlanReport`].
+        plan: String,
+    },
     /// It is to end its sessions and stop.
     Drain,
     /// For an edge: those that take participants, least loaded first.
@@ -317,6 +328,7 @@ mod tests {
             name: "edge-3".to_string(),
             boot: 4,
             follows: Followed { number: 2, epoch: 1 << 16 },
+            plan: None,
         }
     }
 

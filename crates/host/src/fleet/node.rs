@@ -152,7 +152,8 @@ pub fn run(
             stop.store(true, Ordering::Relaxed);
             outcome
         };
-        let mut connected = Connection { clock: handle, health, trouble, sender, sampled, prober };
+        let mut connected =
+            Connection { clock: handle, health, trouble, sender, sampled, prober, plan: None };
         let kept = scope.spawn(move || ended(identity.keep(stop, &mut connected)));
         let root = entry
             .keeps_log()

@@ -23,7 +23,7 @@ use super::credentials::{OPERATOR, RootSecret, named};
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port};
 use super::keys;
 use super::messages::{
-    EdgeHint, Followed, FromNode, FromRoot, Health, OBSERVED_MAX, Operation, Reader, VERSION, write,
+    EdgeHint, Followed, FromNode, FromRoot, Health, OBSERVED_MAX, Operation, Reader, write,
 };
 use super::observer::Observer;
 use super::reference::References;
@@ -35,6 +35,7 @@ use crate::replica::gate::{self, Entrant, Gate, Limits};
 use crate::replica::line::RootLine;
 use crate::replica::node::StatusHandle;
 
+mod greeting;
 mod joins;
 mod learners;
 mod operations;
@@ -429,7 +430,7 @@ impl Server {
         lock(&self.generations).insert(number, generation);
         let caller = Caller { number, name, generation };
         let mut reader = Reader::default();
-        let (boot, follows) = match self.greet(&mut sealed, &mut reader, &caller, stop)? {
+        let (boot, follows, plan) = match self.greet(&mut sealed, &mut reader, &caller, stop)? {
             Ok(greeted) => greeted,
             Err(why) => return self.refuse(&mut sealed, &caller.name, &why),
         };
@@ -446,6 +447,11 @@ impl Server {
                 return write(&mut sealed, &FromRoot::Refused { why, again: true });
             }
         };
+        if let Some(plan) = plan
+            && self.venue.file.numbered(caller.number).is_some_and(|node| node.is(NodeRole::Root))
+        {
+            self.planning.remind(&plan, crate::alarms::now_ns());
+        }
         // How wrong its clock is it says with its health.
         lock(&self.references).hear(caller.number, follows, UNKNOWN_NS);
         let left = self.hear(&mut sealed, &mut reader, &caller, admitted, stop);
@@ -463,48 +469,6 @@ impl Server {
     fn refuse(&self, sealed: &mut Sealed, name: &str, why: &str) -> std::io::Result<()> {
         self.tell_refused(self.venue.file.node(name).map_or(0, |(number, _)| number), name, &why);
         write(sealed, &FromRoot::Refused { why: why.to_string(), again: false })
-    }
-
-    /// Hears the first message; the boot nonce in it and whose clock the node follows, or why it isn't
-    /// let in.
-    fn greet(
-        &self,
-        sealed: &mut Sealed,
-        reader: &mut Reader,
-        caller: &Caller,
-        stop: &AtomicBool,
-    ) -> std::io::Result<Result<(u32, Followed), String>> {
-        let until = Instant::now() + HELLO;
-        while !stop.load(Ordering::Relaxed) && Instant::now() < until {
-            let Some(message) = reader.next::<FromNode>(sealed)? else { continue };
-            let FromNode::Hello { version, cluster, venue, name, boot, follows } = message else {
-                return Ok(Err("the first message was no hello".to_string()));
-            };
-            let (file, digest) = (&self.venue.file, self.venue.digest);
-            let revoked = self.standing().nodes.get(caller.number.into()).revoked;
-            let why = if version != VERSION {
-                format!("it speaks version {version} of control messages, and this root {VERSION}")
-            } else if cluster != file.id {
-                format!("it is of cluster {cluster:016x}, and this is {:016x}", file.id)
-            } else if name != caller.name {
-                format!("it calls itself {name}, and its certificate is of {}", caller.name)
-            } else if caller.number != 0 && venue != digest {
-                format!(
-                    "its settings have digest {venue:016x}, and those of the roots {digest:016x}: compare \
-                     venue.toml and cluster.toml"
-                )
-            } else if caller.number != 0 && caller.generation <= revoked {
-                let generation = caller.generation;
-                format!("its certificate, generation {generation}, is revoked: issue another one")
-            } else if self.standing().nodes.get(caller.number.into()).drained {
-                "it is drained: `fairbell cluster drain --undo NODE` first".to_string()
-            } else {
-                return Ok(Ok((boot, follows)));
-            };
-            return Ok(Err(why));
-        }
-        // Too slow, or this root stops: no reason to refuse anybody, who comes again.
-        Err(std::io::ErrorKind::TimedOut.into())
     }
 
     /// Puts a command into the log; waits until `done` holds of what is committed.
@@ -595,13 +559,16 @@ impl Server {
         let (number, mut followed) = (u32::from(caller.number), Followed::default());
         let node = self.venue.file.numbered(caller.number);
         let is_edge = node.is_some_and(|node| node.is(NodeRole::Edge));
+        let is_root = node.is_some_and(|node| node.is(NodeRole::Root));
         let (mut edges_at, mut probing) = (Instant::now(), 0);
+        let (mut remembers, mut remembered) = (false, Default::default());
         while !stop.load(Ordering::Relaxed) {
             match reader.next::<FromNode>(sealed)? {
                 Some(FromNode::Health(health)) => {
                     self.tell_quarantine(&caller.name, &health);
                     let (follows, bound_ns) = (health.follows, health.clock_bound_ns);
                     lock(&self.references).hear(caller.number, follows, bound_ns);
+                    remembers = is_root && health.plans;
                     let mut all = lock(&self.heard);
                     let last = all.get(&caller.number);
                     let heard = Heard::now(health, caller.generation, last);
@@ -637,6 +604,9 @@ impl Server {
             }
             if let Some(order) = self.planning.order(caller.number, &mut probing) {
                 write(sealed, &FromRoot::Probe(order))?;
+            }
+            if remembers && let Some(plan) = self.planning.to_remember(&mut remembered) {
+                write(sealed, &plan)?;
             }
             if is_edge && edges_at.elapsed() >= subscriptions::EVERY {
                 edges_at = Instant::now();

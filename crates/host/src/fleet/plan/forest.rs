@@ -60,6 +60,8 @@ pub struct Candidate {
     pub line: TreeLine,
     /// Node at each place; `None` for a machine that does not exist yet.
     pub nodes: Vec<Option<NodeId>>,
+    /// Depth and fan-out, where they are not the present tree's.
+    pub shape: Option<(usize, usize)>,
 }
 
 /// Trees that a plan compares, and what it finds of the best one.
@@ -240,7 +242,7 @@ impl Wanted<'_> {
                 obstacle,
                 ..TreeLine::default()
             };
-            trees.push(Candidate { line, nodes });
+            trees.push(Candidate { line, nodes, shape: None });
         }
         let verdict = self.verdict(&proposals, &trees, &of_present, &played);
         if self.subtree.is_none() {
@@ -266,6 +268,25 @@ impl Wanted<'_> {
             Rule { alpha: self.settings.alpha, least: self.settings.least_gain_percent / 100.0 };
         let verdict = judge(present, &played(&best.proxies), &rule, self.seed);
         VerdictLine::of(&best.strategy, &verdict)
+    }
+
+    /// Why a tree of another shape with these nodes at its places can't be the next epoch; empty: it can.
+    fn shape_obstacle(&self, made: &Topology, nodes: &[Option<NodeId>]) -> String {
+        let present = &self.tree.topology;
+        let new = nodes.iter().filter(|node| node.is_none()).count();
+        let wanted: Vec<NodeId> = nodes.iter().flatten().copied().collect();
+        let moved = moved(made, &wanted);
+        if new > 0 {
+            format!("{new} more proxies are needed than there are (overlay.standby)")
+        } else if made.receivers() != present.receivers() {
+            format!("{} of {} edges answer", made.receivers(), present.receivers())
+        } else if present.hedging().spares > 0 || present.only_plane().is_some() {
+            "with spare proxies or trees by symbol the tree keeps its shape".to_string()
+        } else if moved > MOVED_MAX {
+            format!("{moved} nodes would stand elsewhere, and a tree tells of {MOVED_MAX}")
+        } else {
+            String::new()
+        }
     }
 
     /// Trees of other shapes, of the best machines of the pool and new ones where there are too few.
@@ -337,11 +358,12 @@ impl Wanted<'_> {
                 new,
                 moves: need,
                 predicted: predicted(&played, depth),
-                obstacle: "another shape: a venue.toml of its own".to_string(),
                 ..TreeLine::default()
             };
-            let nodes = best.proxies.iter().map(|vm| self.node(*vm)).collect();
-            found.push(Candidate { line, nodes });
+            let nodes: Vec<Option<NodeId>> = best.proxies.iter().map(|vm| self.node(*vm)).collect();
+            let obstacle = self.shape_obstacle(&made, &nodes);
+            let line = TreeLine { obstacle, ..line };
+            found.push(Candidate { line, nodes, shape: Some((depth, fanout)) });
         }
         found
     }
@@ -459,7 +481,8 @@ mod tests {
         let all: Vec<f64> = forest.trees.iter().map(|tree| tree.line.predicted.p50_ns).collect();
         assert!(all.is_sorted(), "{all:?}");
         let flat = of("RULE-1x10");
-        assert!(flat.nodes.is_empty() && !flat.line.obstacle.is_empty());
+        assert!(flat.nodes.is_empty() && flat.shape == Some((1, 10)), "{flat:?}");
+        assert_eq!(flat.line.obstacle, "", "the root sends to all");
     }
 
     #[test]
@@ -501,7 +524,30 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_tells_of_eight_that_stand_elsewhere() {
+    fn a_shape_is_an_obstacle_where_proxies_or_edges_are_missing() {
+        let (tree, pool, delays) = measured(0, 1);
+        let settings = PlanSettings::default();
+        let wanted = Wanted {
+            tree: &tree,
+            pool: &pool,
+            delays: &delays,
+            settings: &settings,
+            seed: 1,
+            subtree: None,
+            measured: None,
+            uncertainty_ns: 0,
+        };
+        let made = |layers: &[usize]| Topology::from_layers(layers).expect("a tree");
+        let nodes = |ids: &[u16]| ids.iter().map(|id| Some(NodeId(*id))).collect::<Vec<_>>();
+        assert_eq!(wanted.shape_obstacle(&made(&[2, 6]), &nodes(&[5, 6])), "");
+        let short = wanted.shape_obstacle(&made(&[3, 6]), &[nodes(&[1, 2]), vec![None]].concat());
+        assert!(short.starts_with("1 more proxies"), "{short}");
+        let silent = wanted.shape_obstacle(&made(&[2, 5]), &nodes(&[1, 2]));
+        assert!(silent.starts_with("5 of 6 edges"), "{silent}");
+    }
+
+    #[test]
+    fn nodes_that_stand_elsewhere_are_counted_with_those_they_push_aside() {
         let (tree, ..) = measured(0, 1);
         let nodes = |ids: [u16; 4]| ids.map(NodeId).to_vec();
         assert_eq!(moved(&tree.topology, &nodes([1, 2, 3, 4])), 0);

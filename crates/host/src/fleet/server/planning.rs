@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
+use exchange::TreeShape;
 use overlay::topology::Tree;
 use types::NodeId;
 
@@ -42,6 +43,20 @@ pub(super) struct Planning {
     last: Mutex<Option<Last>>,
 }
 
+/// A machine whose clock is ahead of this one's by more may not say what the last plan was, ns.
+const AHEAD_NS: u64 = 60_000_000_000;
+/// Longest text of a plan that machines remember with its delays; of a longer one they do so without.
+const REMEMBERED_MAX: usize = 1 << 19;
+
+/// What tells one state of a plan's report from another: when it was made, and whether what was measured
+/// after it is known.
+pub(super) type Known = (u64, bool);
+
+fn known(report: &PlanReport) -> Known {
+    let applied = report.applied.as_ref();
+    (report.at_ns, applied.is_some_and(|applied| applied.after.is_some()))
+}
+
 /// The last plan.
 struct Last {
     report: PlanReport,
@@ -58,6 +73,40 @@ impl Planning {
         }
         *known = job.0;
         job.1.as_ref()?.order(machine).cloned()
+    }
+
+    /// The last plan, if it is other than what a machine was told to remember: see
+    /// [`FromRoot::Planned`].
+    pub(super) fn to_remember(&self, told: &mut Known) -> Option<FromRoot> {
+        let last = lock(&self.last);
+        let report = last.as_ref().map(|last| &last.report)?;
+        if known(report) == *told {
+            return None;
+        }
+        *told = known(report);
+        let plan = serde_json::to_string(report).ok()?;
+        if plan.len() <= REMEMBERED_MAX {
+            return Some(FromRoot::Planned { plan });
+        }
+        let short = PlanReport { pairs: Vec::new(), ..report.clone() };
+        let plan = serde_json::to_string(&short).ok()?;
+        (plan.len() <= REMEMBERED_MAX).then_some(FromRoot::Planned { plan })
+    }
+
+    /// Takes what a root's machine remembers of a plan that another replica made, when that is later than
+    /// what is known here. False: it is not.
+    pub(super) fn remind(&self, plan: &str, now_ns: u64) -> bool {
+        // Of a version that told of plans otherwise, or of one without a figure: no plan.
+        let Ok(report) = serde_json::from_str::<PlanReport>(plan) else { return false };
+        let mut last = lock(&self.last);
+        let newer = last.as_ref().is_none_or(|last| known(&report) > known(&last.report));
+        if !newer || report.at_ns > now_ns.saturating_add(AHEAD_NS) {
+            return false;
+        }
+        // What is measured with its tree is known once the observer of this replica has seen enough.
+        let applied_at = report.applied.is_some().then(Instant::now);
+        *last = Some(Last { report, applied_at });
+        true
     }
 
     /// Takes what a machine heard.
@@ -128,12 +177,13 @@ impl Server {
         Ok(report)
     }
 
-    /// The last plan of this replica, with what came of it.
+    /// The last plan, this replica's or one that a root's machine remembers, with what came of it.
     pub(super) fn last_plan(&self) -> Result<PlanReport, (String, bool)> {
         self.follow_plan();
         let last = lock(&self.planning.last);
         let report = last.as_ref().map(|last| last.report.clone());
-        report.ok_or_else(|| ("no plan was made since this root leads".to_string(), false))
+        report
+            .ok_or_else(|| ("no plan was made, or all roots were started since".to_string(), false))
     }
 
     /// The last plan in a line, for the status of all.
@@ -179,8 +229,6 @@ impl Server {
             let standing = self.standing();
             if standing.term != term {
                 (term, since) = (standing.term, Instant::now());
-                // What another replica measured or applied meanwhile this one does not know.
-                *lock(&self.planning.last) = None;
             }
             if term == 0 {
                 continue;
@@ -383,7 +431,7 @@ impl Server {
             return Err((format!("{name}: {}", tree.line.obstacle), false));
         }
         let nodes: Vec<NodeId> = tree.nodes.iter().flatten().copied().collect();
-        if nodes == seated(&present.topology) {
+        if tree.shape.is_none() && nodes == seated(&present.topology) {
             report.kept = format!("{name} is the present tree");
             return Ok(());
         }
@@ -392,9 +440,15 @@ impl Server {
             return Ok(());
         }
         let (to, from) = sync_channel(1);
+        let shape = tree.shape;
         let asked = self.root.call(move |root, now, out| {
             let before = root.engine().nodes().tree().changes;
-            let steps = root.arrange_proxies(now, &nodes, out);
+            let steps = match shape {
+                None => root.arrange_proxies(now, &nodes, out),
+                Some((depth, fanout)) => {
+                    root.arrange_tree(now, TreeShape { depth, fanout }, &nodes, out)
+                }
+            };
             let _ = to.try_send(steps.map(|steps| (steps, before)));
         });
         let told = asked.ok().and_then(|()| from.recv_timeout(ANSWER).ok());
@@ -462,4 +516,39 @@ fn summary(plan: &PlanReport) -> String {
         us(predicted.high_ns),
         measured(&applied.after)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(at_ns: u64, after: bool) -> PlanReport {
+        let after = after.then(Measured::default);
+        let applied = Some(AppliedLine { after, ..AppliedLine::default() });
+        PlanReport { at_ns, applied, ..PlanReport::default() }
+    }
+
+    #[test]
+    fn the_later_plan_is_remembered_and_told_once() {
+        let (of, mut told) = (Planning::default(), Known::default());
+        let remind = |plan: PlanReport| of.remind(&serde_json::to_string(&plan).expect("JSON"), 60);
+        let told_of = |told: &mut Known| match of.to_remember(told)? {
+            FromRoot::Planned { plan } => serde_json::from_str::<PlanReport>(&plan).ok(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(told_of(&mut told), None);
+        assert!(remind(made(50, false)));
+        assert_eq!(told_of(&mut told), Some(made(50, false)));
+        assert_eq!(told_of(&mut told), None, "once");
+        assert!(!remind(made(50, false)), "known");
+        assert!(!remind(made(40, true)), "older");
+        assert!(!remind(made(61 + AHEAD_NS, false)), "of a time to come");
+        assert!(!of.remind("{\"at_ns\": 70}", 60) && !of.remind("[", 60), "no plan");
+        assert!(remind(made(50, true)), "what came of it");
+        assert!(told_of(&mut told).is_some());
+        // A plan with too many delays is remembered without.
+        let pair = PairLine { from: "f".repeat(250), to: "t".repeat(250), ..PairLine::default() };
+        assert!(remind(PlanReport { pairs: vec![pair; PAIRS_MAX], ..made(56, false) }));
+        assert_eq!(told_of(&mut told), Some(made(56, false)));
+    }
 }
