@@ -16,7 +16,7 @@ pub mod plan;
 pub mod recovery;
 pub mod release;
 pub mod rtt;
-mod shards;
+pub(crate) mod shards;
 pub mod store;
 pub mod subscribers;
 pub mod transports;

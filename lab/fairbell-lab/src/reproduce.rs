@@ -11,12 +11,13 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
-use sim::cloud::report::{Check, ClockSource, Experiment, Options, Report, Row, Run};
+use sim::cloud::report::{Check, ClockSource, Experiment, Kind, Options, Report, Row, Run};
 use sim::cloud::{EXPERIMENTS, experiment, nodes, table1};
 
 use host::failure::Failure;
 
 mod page;
+mod throughput;
 mod timing;
 
 /// Steps of the progress bar.
@@ -174,10 +175,7 @@ fn several(args: &ReproduceArgs, experiments: &[Experiment]) -> Result<(), Failu
         let seeds = args.seeds.unwrap_or(experiment.seeds);
         let bar = progress(experiment.name);
         let mut set = |part: f64| bar.set_position((part * STEPS as f64) as u64);
-        let mut report = (experiment.run)(&mut Run { seeds, options, progress: &mut set });
-        if report.name == "lemondrop" {
-            timing::add(&mut report);
-        }
+        let report = report_of(experiment, seeds, options, &mut set)?;
         bar.finish_and_clear();
         let files = telemetry::plot::write(&report.figures, &args.out).map_err(|error| {
             Failure::Run(format!("cannot write figures to {}: {error}", args.out.display()))
@@ -201,6 +199,25 @@ fn several(args: &ReproduceArgs, experiments: &[Experiment]) -> Result<(), Failu
             Err(Failure::Run(format!("{} demands not met, first {first}", failed.len())))
         }
     }
+}
+
+/// Runs an experiment: the simulator's part, and what only a clock can tell.
+///
+/// # Errors
+/// Of what is measured: the system's.
+fn report_of(
+    experiment: &Experiment,
+    seeds: u64,
+    options: Options,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Report, Failure> {
+    let mut report = (experiment.run)(&mut Run { seeds, options, progress });
+    match report.name {
+        "lemondrop" => timing::add(&mut report),
+        "throughput" => throughput::add(&mut report, options.first_seed, progress)?,
+        _ => {}
+    }
+    Ok(report)
 }
 
 fn progress(name: &'static str) -> ProgressBar {
@@ -227,7 +244,15 @@ fn shown(value: f64, unit: &str) -> String {
 
 /// What the figures of a report are.
 fn kind(report: &Report) -> &'static str {
-    if report.computed { "computed" } else { "simulated" }
+    match report.computed {
+        true => "computed",
+        false if report.rows.iter().any(is_measured) => "measured and simulated",
+        false => "simulated",
+    }
+}
+
+fn is_measured(row: &Row) -> bool {
+    row.kind == Some(Kind::Measured)
 }
 
 fn print(report: &Report, first: u64, files: &[PathBuf]) {
@@ -236,7 +261,7 @@ fn print(report: &Report, first: u64, files: &[PathBuf]) {
     let end = first + report.seeds;
     println!("seeds: {first}..{end}; +- is the 95 % confidence interval over seeds\n");
     let width = report.rows.iter().map(|row| row.what.len()).max().unwrap_or(0);
-    let ours = kind(report);
+    let ours = if report.rows.iter().any(is_measured) { "ours" } else { kind(report) };
     println!("{:width$}  {:>14}  {:>14}  {:>12}  {:>8}", "", "published", ours, "+-", "diff");
     for row in &report.rows {
         let published = row.published.map_or("-".into(), |value| shown(value, row.unit));
@@ -247,7 +272,8 @@ fn print(report: &Report, first: u64, files: &[PathBuf]) {
         };
         let difference =
             row.difference().map_or("-".into(), |part| format!("{:+.1} %", part * 100.0));
-        println!("{:width$}  {published:>14}  {ours:>14}  {half:>12}  {difference:>8}", row.what);
+        let what = &row.what;
+        println!("{what:width$}  {published:>14}  {ours:>14}  {half:>12}  {difference:>8}");
     }
     for (name, value) in &report.scalars {
         println!("{name}: {value:.4}");
@@ -278,6 +304,13 @@ fn row(row: &Row) -> Value {
     fields.insert(format!("ours{suffix}"), json!(row.ours.mean));
     fields.insert(format!("half_width_95{suffix}"), json!(row.ours.half_width));
     fields.insert("relative_difference".into(), json!(row.difference()));
+    if let Some(kind) = row.kind {
+        fields.insert("kind".into(), json!(kind.name()));
+    }
+    if let Some((low, high)) = row.interval {
+        fields.insert(format!("interval_low{suffix}"), json!(low));
+        fields.insert(format!("interval_high{suffix}"), json!(high));
+    }
     Value::Object(fields)
 }
 

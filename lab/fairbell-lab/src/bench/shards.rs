@@ -34,6 +34,29 @@ pub(super) fn run(args: &EngineArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Commands per second of so many engines at once, for each of `counts`, in turns: the runs of each. Each
+/// engine plays W1 with so many `orders` in the book and `commands`.
+///
+/// # Errors
+/// An engine that is wrong, or not like the others.
+pub(crate) fn rates(
+    counts: &[u16],
+    runs: u64,
+    (orders, commands): (usize, usize),
+) -> Result<Vec<Vec<f64>>, Failure> {
+    let tape = Workload::W1.sized(orders, commands).tape(Ids::Dense);
+    let requests = Requests::encode(&tape)?;
+    let commands = (tape.commands.len() - tape.prefill) as f64;
+    let mut rates = vec![Vec::new(); counts.len()];
+    for _ in 0..runs {
+        for (count, rates) in counts.iter().zip(&mut rates) {
+            let (seconds, _) = slice(&requests, &tape, *count)?;
+            rates.push(commands * f64::from(*count) / seconds);
+        }
+    }
+    Ok(rates)
+}
+
 fn measure(
     requests: &Requests,
     tape: &Tape,
@@ -154,6 +177,12 @@ mod tests {
         assert!(slices.one.iter().chain(&slices.all).all(|rate| *rate > 0.0));
         tape.checks.sum.volume += 1;
         assert!(matches!(measure(&requests, &tape, 2, 1, false), Err(Failure::Run(_))));
+    }
+
+    #[test]
+    fn every_number_of_shards_has_its_runs() {
+        let found = rates(&[1, 2], 1, (500, 5_000)).expect("engines");
+        assert!(found.len() == 2 && found.iter().all(|runs| runs.len() == 1 && runs[0] > 0.0));
     }
 
     #[test]

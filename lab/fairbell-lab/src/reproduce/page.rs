@@ -3,10 +3,10 @@
 
 use std::fs;
 
-use sim::cloud::report::{Experiment, Report, Row, Run};
+use sim::cloud::report::{Experiment, Report, Row};
 use sim::cloud::{EXPERIMENTS, experiment};
 
-use super::{ReproduceArgs, kind, options, progress, shown};
+use super::{ReproduceArgs, is_measured, kind, options, progress, report_of, shown};
 use host::failure::Failure;
 
 /// Experiments that are of the TreeBuilder thesis and of the clocks; all others are the Jasper paper's.
@@ -44,7 +44,7 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         let seeds = args.seeds.unwrap_or(one.seeds);
         let bar = progress(one.name);
         let mut set = |part: f64| bar.set_position((part * 1e3) as u64);
-        let report = (one.run)(&mut Run { seeds, options, progress: &mut set });
+        let report = report_of(one, seeds, options, &mut set)?;
         bar.finish_and_clear();
         let text = table(&report, &command(one, args, seeds));
         match &args.into {
@@ -143,7 +143,12 @@ fn tables<'r>(lines: Vec<Line<'r>>) -> Vec<(Vec<&'r str>, Vec<Line<'r>>)> {
 fn cell(row: &Row) -> String {
     let ours = shown(row.ours.mean, row.unit);
     let mut text = ours.clone();
-    if row.ours.half_width > 0.0 {
+    if is_measured(row) {
+        text = format!("**{}**", ours.trim_end());
+        if let Some((low, high)) = row.interval.filter(|(low, high)| low < high) {
+            text += &format!(" {} to {}", shown(low, row.unit), shown(high, row.unit));
+        }
+    } else if row.ours.half_width > 0.0 {
         let half = shown(row.ours.half_width, row.unit);
         // The unit once, where it is the same.
         let parts = (ours.split_once(' '), half.split_once(' '));
@@ -166,10 +171,12 @@ fn table(report: &Report, command: &str) -> String {
         1 => "one seed".to_string(),
         seeds => format!("{seeds} seeds, +- is the 95 % interval over them (Student)"),
     };
-    let mut text = format!(
-        "`{command}`: {}, {seeds}; published figures in brackets.\n",
-        if kind(report) == "computed" { "computed, nothing is simulated" } else { "simulated" }
-    );
+    let kind = match kind(report) {
+        "computed" => "computed, nothing is simulated",
+        "simulated" => "simulated",
+        _ => "measured ones in bold, the others simulated as their column says",
+    };
+    let mut text = format!("`{command}`: {kind}, {seeds}; published figures in brackets.\n");
     for (columns, lines) in tables(lines(report)) {
         text += &format!("\n| | {} |\n|---|", columns.join(" | "));
         text += &"---|".repeat(columns.len());
@@ -213,6 +220,10 @@ mod tests {
         let lines = "| a | 2.00 +- 2.48 us (9.00 us) | 4.00 us |\n| b | 7.00 % | - |\n";
         assert!(text.contains(&format!("{head}{lines}")), "{text}");
         assert!(text.contains("| c | none |\n\n- a remark\n"), "{text}");
+        let measured = Row::measured("a: p50", "ns", Some(9e3), &[1e3, 3e3, 2e3]);
+        let text = table(&Report { rows: vec![measured], ..report.clone() }, "x");
+        assert!(text.contains("| a | **2.00 us** 1.00 us to 3.00 us (9.00 us) |"), "{text}");
+        assert!(text.starts_with("`x`: measured ones in bold"), "{text}");
         let computed = Report { computed: true, ..report };
         assert!(table(&computed, "x").contains("computed, nothing is simulated"));
     }

@@ -13,6 +13,19 @@ use super::link::{Cloud, THREADS_MAX};
 /// No copy came.
 pub const LOST: u64 = u64::MAX;
 
+/// What nodes spend on one datagram, in ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Service {
+    /// The root, with each copy.
+    pub root_copy_ns: u64,
+    /// A proxy, with the first copy that comes.
+    pub receive_ns: u64,
+    /// A proxy, with each copy it sends.
+    pub copy_ns: u64,
+    /// A receiver, with each copy that comes; 0: receivers are never busy.
+    pub edge_ns: u64,
+}
+
 /// A message on its way through one cloud.
 pub struct Flow {
     tree: Tree,
@@ -24,6 +37,9 @@ pub struct Flow {
     /// Copies sent so far.
     copies: u64,
     first_receiver: usize,
+    service: Service,
+    /// Until when each receiver is busy.
+    edges_busy: Vec<u64>,
     /// What each sender knows of its children, if slow ones are served first.
     orders: Vec<ChildSequence>,
 }
@@ -33,6 +49,8 @@ impl Flow {
     pub fn new(tree: Tree, cloud: Cloud) -> Flow {
         let nodes = tree.topology.nodes();
         let first_receiver = nodes - tree.topology.receivers();
+        let copy_ns = cloud.profile().copy_ns;
+        let service = Service { root_copy_ns: copy_ns, copy_ns, ..Service::default() };
         Flow {
             tree,
             cloud,
@@ -40,8 +58,15 @@ impl Flow {
             busy: vec![[0; THREADS_MAX]; nodes],
             copies: 0,
             first_receiver,
+            service,
+            edges_busy: vec![0; tree.topology.receivers()],
             orders: Vec::new(),
         }
+    }
+
+    /// Nodes spend these times instead of the profile's time for a copy.
+    pub fn serve_at(&mut self, service: Service) {
+        self.service = service;
     }
 
     /// Has every sender serve those children first that it has heard to be slowest.
@@ -78,7 +103,8 @@ impl Flow {
         self.arrival.fill(LOST);
         self.arrival[0] = sent_at;
         let key = self.cloud.message_key(id);
-        let (copy_ns, threads) = (self.cloud.profile().copy_ns, self.cloud.profile().threads);
+        let threads = self.cloud.profile().threads;
+        let Service { root_copy_ns, receive_ns, copy_ns, edge_ns } = self.service;
         for node in 0..self.first_receiver {
             let arrived = self.arrival[node];
             if arrived == LOST {
@@ -87,15 +113,32 @@ impl Flow {
             let busy = &mut self.busy[node][..threads];
             let thread = (0..threads).min_by_key(|thread| busy[*thread]).unwrap_or(0);
             let mut at = arrived.max(busy[thread]);
+            let copy_ns = match node {
+                0 => root_copy_ns,
+                _ => {
+                    at += receive_ns;
+                    copy_ns
+                }
+            };
             let from = NodeId(node as u16);
             let children = self.tree.topology.children(from, id, hedge, self.tree.dynamic);
             let (cloud, arrival) = (&mut self.cloud, &mut self.arrival);
+            let (first, edges_busy) = (self.first_receiver, &mut self.edges_busy);
             let mut copy = |child: NodeId| {
                 at += copy_ns;
                 self.copies += 1;
                 if let Some(delay) = cloud.delay_ns(key, from.0, child.0, at) {
+                    let mut arrived = at + delay;
+                    if edge_ns > 0
+                        && let Some(busy) = usize::from(child.0)
+                            .checked_sub(first)
+                            .and_then(|i| edges_busy.get_mut(i))
+                    {
+                        arrived = arrived.max(*busy) + edge_ns;
+                        *busy = arrived;
+                    }
                     let arrival = &mut arrival[usize::from(child.0)];
-                    *arrival = (*arrival).min(at + delay);
+                    *arrival = (*arrival).min(arrived);
                 }
             };
             match self.orders.get_mut(node) {

@@ -158,8 +158,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "throughput",
-        about: "messages a second through one tree (section 11.5)",
-        seeds: 2,
+        about: "messages a second through trees, orders a second through shards (section 11.5)",
+        seeds: 3,
         takes: &[],
         fault: |_| None,
         run: throughput::run,

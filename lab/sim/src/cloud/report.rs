@@ -4,7 +4,33 @@ use std::ops::Range;
 
 use telemetry::plot::Figure;
 
-use super::{link::Profile, stats::Estimate, table1};
+use super::{
+    link::Profile,
+    stats::{Estimate, median_interval},
+    table1,
+};
+
+/// Where a figure comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A run of the simulator.
+    Simulated,
+    /// Arithmetic with given numbers; nothing ran.
+    Computed,
+    /// Real nodes, threads and sockets on the machine that ran the command.
+    Measured,
+}
+
+impl Kind {
+    /// Its name in tables and documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Simulated => "simulated",
+            Kind::Computed => "computed",
+            Kind::Measured => "measured",
+        }
+    }
+}
 
 /// One figure beside the published one.
 #[derive(Clone, PartialEq, Debug)]
@@ -15,8 +41,12 @@ pub struct Row {
     pub unit: &'static str,
     /// As printed in the paper, or read off its figure; `None` where the paper gives no number.
     pub published: Option<f64>,
-    /// Ours, over the seeds.
+    /// Ours, over the seeds; of measured ones `mean` is the median of the runs.
     pub ours: Estimate,
+    /// Where this figure comes from, where not all of its report have the same source.
+    pub kind: Option<Kind>,
+    /// Of a measured figure: the interval of the median, see [`median_interval`].
+    pub interval: Option<(f64, f64)>,
 }
 
 impl Row {
@@ -27,7 +57,28 @@ impl Row {
         published: Option<f64>,
         values: &[f64],
     ) -> Row {
-        Row { what: what.into(), unit, published, ours: Estimate::of(values) }
+        let ours = Estimate::of(values);
+        Row { what: what.into(), unit, published, ours, kind: None, interval: None }
+    }
+
+    /// A figure measured in several runs: their median and its interval.
+    pub fn measured(
+        what: impl Into<String>,
+        unit: &'static str,
+        published: Option<f64>,
+        values: &[f64],
+    ) -> Row {
+        let row = Row::new(what, unit, published, values);
+        let Some((median, low, high)) = median_interval(values) else {
+            return Row { kind: Some(Kind::Measured), ..row };
+        };
+        let ours = Estimate { mean: median, half_width: (high - low) / 2.0 };
+        Row { ours, kind: Some(Kind::Measured), interval: Some((low, high)), ..row }
+    }
+
+    /// The same figure, marked as simulated beside measured ones.
+    pub fn simulated(self) -> Row {
+        Row { kind: Some(Kind::Simulated), ..self }
     }
 
     /// A single figure.

@@ -21,6 +21,26 @@ pub fn mostly(complete: &mut [u64], all: u64) -> Option<f64> {
     (2 * complete.len() as u64 > all).then(|| median(complete) as f64)
 }
 
+/// The median of runs and the ends of an interval that holds the true median with 95 %: order
+/// statistics by the binomial distribution, which ask nothing of the runs' distribution. Fewer than
+/// six runs cannot promise 95 %: their interval is the range. `None` without runs.
+pub fn median_interval(values: &[f64]) -> Option<(f64, f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    let (low, high) = (sorted.get(n.wrapping_sub(1) / 2)?, sorted.get(n / 2)?);
+    let middle = (low + high) / 2.0;
+    // The chance that at most `rank` of n values lie below the true median; 2.5 % on either side.
+    let (mut rank, mut chance, mut below) = (0, 0.5_f64.powi(n as i32), 0.0);
+    while below + chance <= 0.025 && rank < n / 2 {
+        below += chance;
+        chance *= (n - rank) as f64 / (rank + 1) as f64;
+        rank += 1;
+    }
+    let outer = rank.saturating_sub(1);
+    Some((middle, *sorted.get(outer)?, *sorted.get(n - 1 - outer)?))
+}
+
 /// Mean and half-width of its 95 % confidence interval (Student's t), over independent runs.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Estimate {
@@ -103,6 +123,20 @@ mod tests {
         assert_eq!(estimate.mean, 2.0);
         assert!((estimate.half_width - 4.303 / 3f64.sqrt()).abs() < 1e-9);
         assert_eq!(Estimate::of(&[7.0]), Estimate { mean: 7.0, half_width: 0.0 });
+    }
+
+    #[test]
+    fn a_medians_interval_is_the_range_of_few_runs_and_ranks_of_many() {
+        assert_eq!(median_interval(&[]), None);
+        assert_eq!(median_interval(&[7.0]), Some((7.0, 7.0, 7.0)));
+        assert_eq!(median_interval(&[3.0, 1.0]), Some((2.0, 1.0, 3.0)));
+        assert_eq!(median_interval(&[5.0, 1.0, 3.0]), Some((3.0, 1.0, 5.0)));
+        let of = |n: u32| median_interval(&(1..=n).map(f64::from).collect::<Vec<_>>());
+        // Tables of the sign test: ranks 1 and 6 of 6, 2 and 8 of 9, 3 and 10 of 12, 6 and 15 of 20.
+        assert_eq!(of(6), Some((3.5, 1.0, 6.0)));
+        assert_eq!(of(9), Some((5.0, 2.0, 8.0)));
+        assert_eq!(of(12), Some((6.5, 3.0, 10.0)));
+        assert_eq!(of(20), Some((10.5, 6.0, 15.0)));
     }
 
     #[test]
