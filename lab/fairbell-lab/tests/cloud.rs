@@ -150,12 +150,23 @@ fn each_checker_finds_what_is_done_for_it_to_find() {
 }
 
 #[test]
-fn a_plan_moves_a_straggler_out_of_the_tree_and_nothing_is_lost() {
-    let Some((document, _, said)) = planned("plan", &["--hosts", "9"]) else { return };
+fn plans_leave_equals_alone_and_move_a_straggler_away_and_nothing_is_lost() {
+    let args = ["--hosts", "9", "--null", "2", "--subtree", "1", "--seed", "5"];
+    let Some((document, _, said)) = planned("plan", &args) else { return };
     exactly_once(&document);
-    assert_eq!((&document["stragglers"][0], &document["applied"]), (&"proxy-1".into(), &1.into()));
+    let of = |key: &str| document[key].as_u64();
+    assert_eq!((of("null_plans"), of("null_applied"), of("applied")), (Some(2), Some(0), Some(1)));
+    let replaced = &document["subtree"];
+    assert_eq!(
+        (&replaced["leave"][0], &replaced["come"][0]),
+        (&"proxy-1".into(), &"standby-1".into())
+    );
+    // Who came is the first in the tree, and slow from then on.
+    assert_eq!(document["stragglers"][0], "standby-1");
     // Clocks and releases are the other tests': the straggler's clock is what its paths leave of it.
-    for found in ["lost", "twice", "told", "books", "gap", "run", "stragglers", "gain"] {
+    for found in
+        ["lost", "twice", "told", "books", "gap", "run", "stragglers", "gain", "noise", "subtree"]
+    {
         assert!(!said.contains(&format!("{found}: ")), "{found}: {said}");
     }
     let applied = &document["plans"][0]["applied"];
@@ -165,13 +176,11 @@ fn a_plan_moves_a_straggler_out_of_the_tree_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_plan_leaves_a_tree_alone_in_which_nobody_is_slow() {
-    let args = ["--hosts", "9", "--stragglers", "0", "--times", "2", "--seed", "5"];
-    let Some((document, _, said)) = planned("plan-noise", &args) else { return };
+fn a_root_that_comes_to_lead_knows_the_last_plan() {
+    let args = ["--hosts", "10", "--roots", "3", "--stragglers", "0", "--seed", "5"];
+    let Some((document, _, said)) = planned("plan-memory", &args) else { return };
     exactly_once(&document);
-    assert_eq!((&document["applied"], &document["tree_epoch"]), (&0.into(), &1.into()), "{said}");
-    assert_eq!(document["plans"].as_array().map(Vec::len), Some(2));
-    assert!(document["plans"][1]["kept"].as_str().is_some_and(|why| !why.is_empty()), "{document}");
+    assert_eq!(document["remembered"], true, "{said}");
 }
 
 #[test]

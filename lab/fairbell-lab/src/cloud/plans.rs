@@ -1,5 +1,6 @@
-//! `fairbell-lab cloud plan`: trees planned while participants trade, with machines that are slow, and
-//! without.
+//! `fairbell-lab cloud plan`: trees planned while participants trade, in one venue one after another: plans
+//! while nobody is slow, of which none may change the tree; a subtree replaced at once; plans after some
+//! proxies have become slow, which have to leave the tree; and another root that has to know the last plan.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use host::fleet::file::NodeRole;
 use host::fleet::messages::Operation;
 use host::fleet::plan::{AppliedLine, PlanReport, PlanRequest};
 use host::sockets::io;
+use overlay::topology::Topology;
 use serde::Serialize;
 
 use super::checks::Checks;
@@ -21,6 +23,8 @@ use super::{ASYMMETRY_US, MAIN, SEGMENT_MIB, Shape, edges, start, venue, watched
 const LONGEST: Duration = Duration::from_secs(3_600);
 /// Until the observer's ten seconds are of what is now.
 const SETTLED: Duration = Duration::from_secs(13);
+/// Until all machines are connected to another root that leads, and it knows what they remember.
+const REMINDED: Duration = Duration::from_secs(15);
 /// How long a plan may take.
 const PLAN_MAX: Duration = Duration::from_secs(120);
 /// Predicted is so close to measured, as a share of it.
@@ -33,7 +37,9 @@ const GAIN: f64 = 0.15;
 #[command(after_help = "Examples:\n  \
     fairbell-lab cloud plan                              one proxy of nine hosts is slow: it has to leave the tree\n  \
     fairbell-lab cloud plan --stragglers 0 --times 20    nobody is: the tree has to stay\n  \
-    fairbell-lab cloud plan --hosts 25 --stragglers 3 --standby 4 --rate 1000 --json\n\n\
+    fairbell-lab cloud plan --hosts 25 --depth 3 --stragglers 3 --standby 4 --rate 1000 --null 20 --subtree 4\n  \
+    fairbell-lab cloud plan --roots 3                    then another root leads, and knows what was planned\n  \
+    fairbell-lab cloud plan --stragglers 0 --strategy RULE-1x10   a tree of another shape while all trade\n\n\
     Exit code 1 when a request was lost, books differ, or a plan was not what it has to be. It needs what\n\
     `fairbell-lab cloud` needs.")]
 pub struct PlanArgs {
@@ -72,6 +78,18 @@ pub struct PlanArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     times: u32,
+    /// Plans before that, while nobody is slow: none of them may change the tree
+    #[arg(long, value_name = "N", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=100))]
+    null: u32,
+    /// Then so many proxies are replaced at once by as many that stand by: one and those below it, and
+    /// those beside it where these are fewer
+    #[arg(long, value_name = "N", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=8))]
+    subtree: u32,
+    /// Have this tree in the last of these plans, whatever its gain: also one of another shape, like RULE-1x10
+    #[arg(long, value_name = "NAME", default_value = "")]
+    strategy: String,
     /// What the paths are like
     #[arg(long, value_name = "NAME", default_value = "table1")]
     profile: String,
@@ -97,7 +115,14 @@ struct Report {
     hosts: usize,
     seed: u64,
     stragglers: Vec<String>,
+    /// Plans while nobody was slow, and how many of them changed the tree.
+    null_plans: usize,
+    null_applied: usize,
+    /// Who left and who came when a subtree was replaced.
+    subtree: Replaced,
     plans: Vec<PlanReport>,
+    /// Whether another root that came to lead knew the last plan; null: there is one root.
+    remembered: Option<bool>,
     /// Plans that changed the tree.
     applied: usize,
     #[serde(flatten)]
@@ -105,11 +130,32 @@ struct Report {
     complaints: Vec<String>,
 }
 
+/// A subtree that was replaced.
+#[derive(Serialize, Clone, PartialEq, Eq, Debug, Default)]
+struct Replaced {
+    leave: Vec<String>,
+    come: Vec<String>,
+}
+
+/// What was done while participants traded.
+#[derive(Default)]
+struct Done {
+    null: Vec<PlanReport>,
+    subtree: Replaced,
+    stragglers: Vec<String>,
+    plans: Vec<PlanReport>,
+    remembered: Option<bool>,
+}
+
 /// Has trees planned.
 ///
 /// # Errors
 /// [`Failure::Unavailable`] where there can be no box; what was not as it has to be.
 pub fn run(args: &PlanArgs) -> Result<(), Failure> {
+    if args.subtree > args.standby {
+        let why = format!("--subtree {}: --standby {} are fewer", args.subtree, args.standby);
+        return Err(Failure::Usage(why));
+    }
     let network = start(args.hosts, super::profile(&args.profile)?, args.seed)?;
     let hosts = args.hosts.saturating_sub(args.standby);
     let shape = Shape {
@@ -141,37 +187,51 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     };
     let mut site = Site::start(&network, &plan, &args.out)?;
     site.keep_journals()?;
-    let slow: Vec<usize> =
-        site.places(NodeRole::Proxy).into_iter().take(args.stragglers as usize).collect();
-    let stragglers = slow.iter().map(|place| site.file.nodes[*place].name.clone()).collect();
+    let layers = (args.depth as usize, args.fanout as usize, shape.edges as usize);
+    let topology = Topology::new(layers.0, layers.1, layers.2);
+    let topology = topology.map_err(|error| Failure::Usage(error.to_string()))?;
     let trade = (args.rate, args.seed);
     let trading = Participants::start(&site, trade, LONGEST, Default::default())?;
     let clock = trading.clock;
-    let (clocks, (load, plans)) = watched(&site, || {
+    let (clocks, (load, done)) = watched(&site, || {
         trading.wait_for_trading()?;
-        for place in &slow {
-            network.slow(*place, args.slow_us * types::Nanos::MICRO);
-        }
-        let mut plans = Vec::new();
-        for time in 0..u64::from(args.times) {
-            std::thread::sleep(SETTLED);
-            plans.push(planned(&site, args.seed + time)?);
-        }
-        Ok((trading.end()?, plans))
+        let slow = |place| network.slow(place, args.slow_us * types::Nanos::MICRO);
+        let done = work(args, &site, &topology, slow)?;
+        Ok((trading.end()?, done))
     })?;
+    let Done { null, subtree, stragglers, plans, remembered } = done;
     let checks = Checks::of(&mut site, (&load, &clocks), (&[], clock.now()), &[])?;
     let mut report = Report {
         profile: args.profile.clone(),
         hosts: args.hosts as usize,
         seed: args.seed,
         stragglers,
+        null_plans: null.len(),
+        null_applied: null.iter().filter(|plan| plan.applied.is_some()).count(),
         applied: plans.iter().filter(|plan| plan.applied.is_some()).count(),
+        subtree,
+        remembered,
         complaints: checks.complaints().into_iter().map(|(_, what)| what).collect(),
         plans,
         checks,
     };
-    let judged = judged(&report.stragglers, &report.plans);
+    // A tree that was asked for by its name need not be better.
+    let chosen = report.plans.len() - usize::from(!args.strategy.is_empty());
+    let judged = match chosen {
+        0 => Vec::new(),
+        _ => judged(&report.stragglers, &report.plans[..chosen]),
+    };
     report.complaints.extend(judged);
+    if let Some(plan) = report.plans.get(chosen).filter(|plan| plan.applied.is_none()) {
+        report.complaints.push(format!("shape: the tree stays: {}", plan.kept));
+    }
+    report.complaints.extend(noise(&null));
+    report.complaints.extend(seated(&report.subtree, report.plans.first()));
+    if report.remembered == Some(false) {
+        report
+            .complaints
+            .push("memory: the root that leads now does not know the last plan".into());
+    }
     match args.json {
         true => {
             let text = serde_json::to_string_pretty(&report);
@@ -185,9 +245,117 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     }
 }
 
+/// Everything that is done while participants trade.
+fn work(
+    args: &PlanArgs,
+    site: &Site<'_>,
+    topology: &Topology,
+    slow: impl Fn(usize),
+) -> Result<Done, Failure> {
+    let name = |place: usize| site.file.nodes[place].name.clone();
+    let named = |role| site.places(role).into_iter().map(name).collect::<Vec<String>>();
+    let (mut stand, standby) = (named(NodeRole::Proxy), named(NodeRole::Standby));
+    let (mut done, mut seed) = (Done::default(), args.seed);
+    std::thread::sleep(SETTLED);
+    for _ in 0..args.null {
+        done.null.push(planned(site, seed, "")?);
+        seed += 1;
+    }
+    if args.subtree > 0 {
+        let places = subtree(topology, args.subtree as usize);
+        let leave: Vec<String> = places.iter().filter_map(|at| stand.get(*at).cloned()).collect();
+        let come: Vec<String> = standby.into_iter().take(leave.len()).collect();
+        site.operate(&Operation::Replace { nodes: leave.clone(), by: come.clone() })?;
+        for (place, name) in places.into_iter().zip(&come) {
+            stand[place].clone_from(name);
+        }
+        done.subtree = Replaced { leave, come };
+        std::thread::sleep(SETTLED);
+    }
+    done.stragglers = stand.into_iter().take(args.stragglers as usize).collect();
+    for straggler in &done.stragglers {
+        let place = site.file.nodes.iter().position(|node| node.name == *straggler);
+        place.into_iter().for_each(&slow);
+    }
+    if !done.stragglers.is_empty() {
+        std::thread::sleep(SETTLED);
+    }
+    for time in 1..=args.times {
+        let strategy = if time == args.times { &args.strategy[..] } else { "" };
+        done.plans.push(planned(site, seed, strategy)?);
+        seed += 1;
+    }
+    if let [_, others @ ..] = &site.places(NodeRole::Root)[..]
+        && !others.is_empty()
+    {
+        done.remembered = Some(remembered(site, done.plans.last())?);
+    }
+    Ok(done)
+}
+
+/// Places of proxies: the first one of the layer below the root and all below it, each layer after the
+/// one above; where these are fewer than `count`, those beside it, too.
+fn subtree(topology: &Topology, count: usize) -> Vec<usize> {
+    let mut found = Vec::new();
+    let tops = (0..).map_while(|at| topology.node_id(0, at));
+    for top in tops.filter(|top| !topology.is_receiver(*top)) {
+        let mut layer = vec![top];
+        while !layer.is_empty() {
+            found.extend(layer.iter().copied());
+            let below = layer.iter().flat_map(|node| topology.children(*node, 0, 0, false));
+            layer = below.filter(|node| !topology.is_receiver(*node)).collect();
+        }
+    }
+    found.truncate(count);
+    found.iter().map(|node| usize::from(node.0) - 1).collect()
+}
+
+/// Has another root lead, and asks it for the last plan: whether that is the one that was made.
+fn remembered(site: &Site<'_>, last: Option<&PlanReport>) -> Result<bool, Failure> {
+    let before = site.operate(&Operation::Status)?["leader"].clone();
+    let led = site.places(NodeRole::Root).into_iter().any(|place| {
+        let node = site.file.nodes[place].name.clone();
+        let lead = site.operate(&Operation::Lead { node });
+        lead.is_ok_and(|told| told["leader"] != before)
+    });
+    if !led {
+        return Err(Failure::Run("no other root could be made to lead".to_string()));
+    }
+    let until = std::time::Instant::now() + REMINDED;
+    loop {
+        let told = site.operate(&Operation::LastPlan).ok();
+        let told = told.and_then(|data| serde_json::from_value::<PlanReport>(data).ok());
+        let known = told.zip(last).is_some_and(|(told, last)| told.at_ns == last.at_ns);
+        if known || std::time::Instant::now() > until {
+            return Ok(known);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Plans that changed the tree although nobody was slow.
+fn noise(plans: &[PlanReport]) -> Vec<String> {
+    let applied = plans.iter().filter_map(|plan| plan.applied.as_ref());
+    applied
+        .map(|applied| format!("noise: epoch {} although nobody is slow", applied.epoch))
+        .collect()
+}
+
+/// Who is in the tree of a plan, or not, against a subtree that was replaced before it.
+fn seated(subtree: &Replaced, plan: Option<&PlanReport>) -> Vec<String> {
+    let present = plan.and_then(|plan| plan.trees.iter().find(|tree| tree.strategy == "PRESENT"));
+    let Some(present) = present.filter(|_| !subtree.leave.is_empty()) else { return Vec::new() };
+    let wrong = |name: &&String, there| present.proxies.contains(name) != there;
+    let stay = subtree.leave.iter().filter(|name| wrong(name, false));
+    let away = subtree.come.iter().filter(|name| wrong(name, true));
+    let stay = stay.map(|name| format!("subtree: {name} is still in the tree"));
+    stay.chain(away.map(|name| format!("subtree: {name} is not in the tree"))).collect()
+}
+
 /// One plan, with what was measured after it where it changed the tree.
-fn planned(site: &Site<'_>, seed: u64) -> Result<PlanReport, Failure> {
-    let request = PlanRequest { apply: true, seed, ..PlanRequest::default() };
+fn planned(site: &Site<'_>, seed: u64, strategy: &str) -> Result<PlanReport, Failure> {
+    let strategy = strategy.to_string();
+    let request = PlanRequest { apply: true, seed, strategy, ..PlanRequest::default() };
     let read = |data| {
         serde_json::from_value::<PlanReport>(data).map_err(|error| Failure::Run(error.to_string()))
     };
@@ -202,13 +370,8 @@ fn planned(site: &Site<'_>, seed: u64) -> Result<PlanReport, Failure> {
 /// What of plans is not as it has to be.
 fn judged(stragglers: &[String], plans: &[PlanReport]) -> Vec<String> {
     let mut found = Vec::new();
-    for plan in plans.iter().filter(|_| stragglers.is_empty()) {
-        if let Some(applied) = &plan.applied {
-            found.push(format!("noise: epoch {} although nobody is slow", applied.epoch));
-        }
-    }
     if stragglers.is_empty() {
-        return found;
+        return noise(plans);
     }
     let Some((plan, applied)) = plans.iter().find_map(|plan| Some((plan, plan.applied.as_ref()?)))
     else {
@@ -252,6 +415,18 @@ fn print(report: &Report) {
         report.checks.books_equal,
         report.checks.books_compared
     );
+    if report.null_plans > 0 {
+        let (plans, applied) = (report.null_plans, report.null_applied);
+        println!("{plans} plans while nobody was slow: {applied} changed the tree");
+    }
+    if !report.subtree.leave.is_empty() {
+        let Replaced { leave, come } = &report.subtree;
+        println!("at once {} stand for {}", come.join(", "), leave.join(", "));
+    }
+    if let Some(remembered) = report.remembered {
+        let knows = if remembered { "knows" } else { "does not know" };
+        println!("another root leads then, and {knows} the last plan");
+    }
     for plan in &report.plans {
         let verdict = &plan.verdict;
         println!(
@@ -314,6 +489,28 @@ mod tests {
     }
 
     #[test]
+    fn a_subtree_is_a_proxy_and_those_below_it_and_then_those_beside_it() {
+        let of = |depth, fanout, edges, count| {
+            subtree(&Topology::new(depth, fanout, edges).expect("a tree"), count)
+        };
+        // Two proxies above four above eight edges.
+        assert_eq!(of(3, 2, 8, 3), [0, 2, 3]);
+        assert_eq!(of(3, 2, 8, 4), [0, 2, 3, 1]);
+        assert_eq!(of(2, 3, 9, 2), [0, 1]);
+        assert_eq!(of(2, 3, 3, 4), [0], "there are no more");
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let replaced = Replaced { leave: names(&["proxy-1"]), come: names(&["standby-1"]) };
+        let present = |proxies| {
+            let mut plan = plan(proxies, [1, 1, 1]);
+            plan.trees[0].strategy = "PRESENT".to_string();
+            seated(&replaced, Some(&plan))
+        };
+        assert_eq!(present(&["standby-1", "proxy-2"]), [""; 0]);
+        assert_eq!(present(&["proxy-1", "proxy-2"]).len(), 2, "control: nobody went");
+        assert_eq!(seated(&Replaced::default(), None), [""; 0]);
+    }
+
+    #[test]
     fn each_thing_that_may_be_wrong_is_found() {
         let slow = ["proxy-1".to_string()];
         let of = |plan: PlanReport| judged(&slow, &[plan]);
@@ -326,6 +523,7 @@ mod tests {
         begins(of(plan(&["proxy-2"], [1_000, 300, 500])), "prediction: ");
         begins(of(PlanReport::default()), "stragglers: the tree stays");
         begins(judged(&[], &[plan(&[], [1, 1, 1])]), "noise: ");
+        begins(noise(&[plan(&[], [1, 1, 1]), PlanReport::default()]), "noise: ");
         assert_eq!(judged(&[], &[PlanReport::default()]), [""; 0]);
     }
 }
