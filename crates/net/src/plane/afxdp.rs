@@ -293,7 +293,8 @@ pub(crate) fn write(
     udp[6..8].fill(0);
     udp[8..].copy_from_slice(bytes);
     let pseudo = addresses + sum(&[0, UDP]) + sum(&udp_length.to_be_bytes());
-    let check = !fold(pseudo + sum(udp));
+    // Of where they came from: what was just written is not at hand yet.
+    let check = !fold(pseudo + sum(&udp[..8]) + sum(bytes));
     let check = if check == 0 { 0xFFFF } else { check };
     udp[6..8].copy_from_slice(&check.to_ne_bytes());
 }
