@@ -254,18 +254,8 @@ impl Shards {
         fill: impl FnOnce(&mut Vec<u8>),
         out: &mut Outbox,
     ) {
-        let (me, keys, mut tag) = (self.me, &self.keys, None);
-        let bytes = out.write(|buffer| {
-            let from = buffer.len();
-            buffer.extend_from_slice(&[VERSION, kind as u8]);
-            buffer.extend_from_slice(&me.0.to_le_bytes());
-            buffer.extend_from_slice(&directive.to_le_bytes());
-            fill(buffer);
-            tag = keys.as_ref().map(|keys| keys.tag(&buffer[from..]));
-            buffer.extend_from_slice(tag.as_ref().map_or(&[], |tag| &tag[..]));
-        });
-        out.datagram(Channel::SHARDS, Peer::Node(NodeId(to.0)), bytes);
         self.counters.sent += 1;
+        write((self.me, self.keys.as_ref()), (to, kind, directive), fill, out);
     }
 
     /// Positions that fit one datagram.
@@ -288,33 +278,12 @@ impl Shards {
             let mut owed = self.owed.iter().filter(at_home).peekable();
             while owed.peek().is_some() {
                 let told = owed.by_ref().take(most).map(|account| (*account, length(*account)));
-                let whom = (home, Kind::Streams, directive);
-                Shards::send_positions((me, self.keys.as_ref()), whom, told, out);
+                let from = (me, self.keys.as_ref());
+                let fill = |buffer: &mut Vec<u8>| write_positions(told, buffer);
+                write(from, (home, Kind::Streams, directive), fill, out);
                 self.counters.sent += 1;
             }
         }
-    }
-
-    fn send_positions(
-        (me, keys): (ShardId, Option<&KeySource>),
-        (to, kind, directive): (ShardId, Kind, u32),
-        positions: impl Iterator<Item = (AccountId, u64)>,
-        out: &mut Outbox,
-    ) {
-        let bytes = out.write(|buffer| {
-            let from = buffer.len();
-            buffer.extend_from_slice(&[VERSION, kind as u8]);
-            buffer.extend_from_slice(&me.0.to_le_bytes());
-            buffer.extend_from_slice(&directive.to_le_bytes());
-            for (account, position) in positions {
-                buffer.extend_from_slice(&account.0.to_le_bytes());
-                buffer.extend_from_slice(&[0; 6]);
-                buffer.extend_from_slice(&position.to_le_bytes());
-            }
-            let tag = keys.map(|keys| keys.tag(&buffer[from..]));
-            buffer.extend_from_slice(tag.as_ref().map_or(&[], |tag| &tag[..]));
-        });
-        out.datagram(Channel::SHARDS, Peer::Node(NodeId(to.0)), bytes);
     }
 
     /// What a datagram says, its sender and what that has carried out; `None` for anything that no
@@ -336,6 +305,33 @@ impl Shards {
         let known = version == VERSION && sender.0 < self.shards && sender != self.me;
         let directive = u32::from_le_bytes([c, d, e, f]);
         known.then_some((Kind::of(kind)?, sender, directive, rest))
+    }
+}
+
+/// Queues one datagram to a shard.
+fn write(
+    (me, keys): (ShardId, Option<&KeySource>),
+    (to, kind, directive): (ShardId, Kind, u32),
+    fill: impl FnOnce(&mut Vec<u8>),
+    out: &mut Outbox,
+) {
+    let bytes = out.write(|buffer| {
+        let from = buffer.len();
+        buffer.extend_from_slice(&[VERSION, kind as u8]);
+        buffer.extend_from_slice(&me.0.to_le_bytes());
+        buffer.extend_from_slice(&directive.to_le_bytes());
+        fill(buffer);
+        let tag = keys.zip(buffer.get(from..)).map(|(keys, told)| keys.tag(told));
+        buffer.extend_from_slice(tag.as_ref().map_or(&[], |tag| &tag[..]));
+    });
+    out.datagram(Channel::SHARDS, Peer::Node(NodeId(to.0)), bytes);
+}
+
+fn write_positions(positions: impl Iterator<Item = (AccountId, u64)>, buffer: &mut Vec<u8>) {
+    for (account, position) in positions {
+        buffer.extend_from_slice(&account.0.to_le_bytes());
+        buffer.extend_from_slice(&[0; 6]);
+        buffer.extend_from_slice(&position.to_le_bytes());
     }
 }
 
@@ -518,9 +514,8 @@ impl Root {
                 let directive = self.engine.directive();
                 if let Some(shards) = &mut self.shards {
                     let told = std::iter::once((account, merged));
-                    let whom = (from, Kind::Merged, directive);
-                    Shards::send_positions((shards.me, shards.keys.as_ref()), whom, told, out);
-                    shards.counters.sent += 1;
+                    let fill = |buffer: &mut Vec<u8>| write_positions(told, buffer);
+                    shards.send((from, Kind::Merged), directive, fill, out);
                 }
             }
         }
@@ -545,24 +540,20 @@ impl Root {
         true
     }
 
-    /// Passes the next command on to a shard that has told how far it is, or tells the first shard.
-    fn pass_directive(
-        &mut self,
-        now: ClockReading,
-        (to, carried_out): (ShardId, u32),
-        out: &mut Outbox,
-    ) {
+    /// As the first shard passes the next command on to another one that lacks it; `own` is how many this
+    /// one has carried out.
+    fn pass_directive(&mut self, now: ClockReading, (to, own): (ShardId, u32), out: &mut Outbox) {
         let Root { shards: Some(shards), engine, .. } = self else { return };
         let Some(known) = shards.neighbours.get_mut(usize::from(to.0)) else { return };
         let due = now.now.since(known.directed) >= DIRECT_NS;
-        if shards.me != ShardId(0) || known.directive >= carried_out || !due {
+        if shards.me != ShardId(0) || known.directive >= own || !due {
             return;
         }
         known.directed = now.now;
         let next = known.directive.saturating_add(1);
         if let Some(command) = engine.directive_at(next) {
             let fill = |buffer: &mut Vec<u8>| buffer.extend_from_slice(command.as_bytes());
-            shards.send((to, Kind::Direct), carried_out, fill, out);
+            shards.send((to, Kind::Direct), own, fill, out);
         }
     }
 
@@ -618,9 +609,8 @@ impl Root {
             let mut told = merged.iter().filter(|record| record.shard == of).peekable();
             while told.peek().is_some() {
                 let positions = told.by_ref().take(most).map(|of| (of.account, of.up_to));
-                let whom = (of, Kind::Merged, directive);
-                Shards::send_positions((shards.me, shards.keys.as_ref()), whom, positions, out);
-                shards.counters.sent += 1;
+                let fill = |buffer: &mut Vec<u8>| write_positions(positions, buffer);
+                shards.send((of, Kind::Merged), directive, fill, out);
             }
         }
         shards.counters.merged += merged.len() as u64;
@@ -631,14 +621,10 @@ impl Root {
             shards.again_ns = AGAIN_NS;
             shards.again_at = shards.again_at.min(now.now.after(AGAIN_NS));
         }
-        let told = shards.neighbours.iter().map(|known| known.directive).min();
         if shards.directing > 0 && directive == shards.directing {
-            // It has been carried out since.
-            shards.directing = 0;
-            shards.alive_at = now.now;
-            if told.is_some() {
-                shards.neighbours.iter_mut().for_each(|known| known.directed = Nanos(0));
-            }
+            // It has been carried out: the others are told with the timeout that is due now.
+            (shards.directing, shards.alive_at) = (0, now.now);
+            shards.neighbours.iter_mut().for_each(|known| known.directed = Nanos(0));
         }
     }
 

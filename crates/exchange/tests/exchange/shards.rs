@@ -32,7 +32,7 @@ type To = (usize, Channel);
 
 struct World {
     roots: Vec<Box<Root>>,
-    edges: Vec<Box<Edge>>,
+    edges: Vec<Edge>,
     now: ClockReading,
     clients: Vec<FixClient>,
     at: Vec<Option<(usize, ConnId)>>,
@@ -57,7 +57,7 @@ impl World {
             _ => panic!("a root"),
         };
         let edge = |role| match role {
-            Role::Edge(edge) => edge,
+            Role::Edge(edge) => *edge,
             _ => panic!("an edge"),
         };
         let clients = [("ONE", "secret1"), ("TWO", "secret2"), ("COPY", "secret4")];
@@ -83,7 +83,7 @@ impl World {
     fn node(&mut self, place: usize) -> &mut dyn Node {
         match place.checked_sub(SHARDS) {
             None => &mut *self.roots[place],
-            Some(edge) => &mut *self.edges[edge],
+            Some(edge) => &mut self.edges[edge],
         }
     }
 
@@ -138,10 +138,12 @@ impl World {
         let end = self.now.now.after(ns);
         for _ in 0..1_000_000 {
             for client in 0..self.clients.len() {
-                let bytes = std::mem::take(&mut self.clients[client].out);
-                if let Some((place, conn)) = self.at[client].filter(|_| !bytes.is_empty()) {
-                    self.with(place, |node, now, out| node.handle_stream(now, conn, &bytes, out));
+                let Some((place, conn)) = self.at[client] else { continue };
+                if self.clients[client].out.is_empty() || !self.node(place).wants_stream(conn) {
+                    continue;
                 }
+                let bytes = std::mem::take(&mut self.clients[client].out);
+                self.with(place, |node, now, out| node.handle_stream(now, conn, &bytes, out));
             }
             let places = 0..SHARDS + EDGES;
             let due = places.map(|place| (self.node(place).next_timeout(), place)).min();
@@ -340,4 +342,36 @@ fn no_bytes_between_roots_do_harm() {
             assert!(root.log().len() < 10_000);
         }
     }
+}
+
+/// Requests for a shard that does not answer fill a session's room on the way up; then those for the other
+/// one wait until it counts as away, and no longer.
+#[test]
+fn a_shard_that_is_away_holds_nothing_up_for_long() {
+    let mut config = config();
+    config.outstanding = 8;
+    let mut world = World::new(&config, 4);
+    world.logon(0, 0);
+    world.away = Some(1);
+    world.order(0, "first", "BTCUSD", '1', 5);
+    world.run(50 * MS);
+    assert_eq!(world.clients[0].orders["first"].leaves, 5, "nothing waits for the other shard");
+    for n in 0..20 {
+        world.order(0, &format!("away-{n}"), "ETHUSD", '1', 1);
+        world.run(MS);
+    }
+    world.order(0, "held", "BTCUSD", '1', 5);
+    world.run(150 * MS);
+    assert_eq!(world.clients[0].orders["held"].leaves, 0, "what came before has no room");
+    world.run(700 * MS);
+    assert_eq!(world.clients[0].orders["held"].leaves, 5, "{:?}", world.clients[0].refused);
+    world.away = None;
+    world.run(900 * MS);
+    let told = (0..20).filter(|n| {
+        let id = format!("away-{n}");
+        world.clients[0].orders.get(&id).is_some_and(|order| order.leaves == 1)
+            || world.clients[0].refused.iter().any(|(about, _)| *about == id)
+    });
+    assert_eq!(told.count(), 20, "each order has an answer");
+    assert_eq!(world.clients[0].violations, Vec::<String>::new());
 }

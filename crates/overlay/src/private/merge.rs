@@ -467,7 +467,7 @@ mod tests {
                 let (home, other) = (merger.next_home(), merger.next_of(shard));
                 if shard == venue.home {
                     let item = venue.items.get(home as usize - 1);
-                    item.map(|item| assert!(merger.take_home(home, *item)));
+                    assert!(item.is_none_or(|item| merger.take_home(home, *item)));
                 } else if let Some(record) = venue.others[index].get(other as usize - 1) {
                     assert!(merger.take(shard, other, *record));
                 }

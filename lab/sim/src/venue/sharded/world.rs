@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use engine::{Config, Limits};
 use exchange::{
-    Account, DirectError, ExchangeConfig, Life, LoginTerms, Secret, ShardPlace, Throttle, Timetable, Venue,
-    deploy_venue, venue_edge,
+    Account, DirectError, ExchangeConfig, Life, LoginTerms, Secret, ShardPlace, Throttle,
+    Timetable, Venue, deploy_venue, venue_edge,
 };
 use types::{
     AccountId, Channel, Command, CommandKind, Input, Instrument, InstrumentId, LimitKind, Nanos,
@@ -115,7 +115,7 @@ fn config(
     config.limits = limits.iter().fold(Limits::NONE, |all, (kind, limit)| all.with(*kind, *limit));
     config.cancel_grace_ns = 300 * MILLI;
     // In some all datagrams are sealed, each shard's with keys of its own.
-    config.options.secret = (seed % 4 == 3).then(|| Secret([seed as u8; 32]));
+    config.options.secret = (seed % 4 == 3).then_some(Secret([seed as u8; 32]));
     // In every other seed an instrument is where the list says.
     let of = match seed % 2 {
         0 => Vec::new(),
