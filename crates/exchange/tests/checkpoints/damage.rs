@@ -79,7 +79,7 @@ fn another_exchange_or_timetable_does_not_take_it() {
         bytes[8..12].copy_from_slice(&version.to_le_bytes());
         restored(&config, &spills.copied(), &bytes).err()
     };
-    assert_eq!(later(4), Some(CheckpointError::Version(4)));
+    assert_eq!(later(5), Some(CheckpointError::Version(5)));
     assert_eq!(
         restored(&config, &spills.copied(), b"FBELSNAP").err(),
         Some(CheckpointError::Magic)
