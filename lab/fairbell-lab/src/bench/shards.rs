@@ -66,17 +66,23 @@ fn measure(
 ) -> Result<Slices, Failure> {
     let commands = (tape.commands.len() - tape.prefill) as f64;
     let mut slices = Slices { one: Vec::new(), all: Vec::new() };
-    let mut first = None;
+    // By shard, of the first slice: each numbers orders and trades in a range of its own.
+    let mut first: Vec<([u64; 2], [u64; 2])> = Vec::new();
     for run in 0..runs {
         if tell {
             eprintln!("slice {} of {runs}: one, then {shards}", run + 1);
         }
         for count in [1, shards] {
             let (seconds, runs) = slice(requests, tape, count)?;
-            let outputs = |run: &Run| (run.hashes, run.messages);
-            let expected = *first.get_or_insert(outputs(&runs[0]));
-            if runs.iter().any(|run| outputs(run) != expected) {
-                return Err(Failure::Run("two shards gave different outputs".to_string()));
+            let outputs = runs.iter().map(|run| (run.hashes, run.messages));
+            first.extend(outputs.clone().skip(first.len()));
+            if outputs.clone().ne(first.iter().take(runs.len()).copied()) {
+                return Err(Failure::Run("a shard gave two different outputs".to_string()));
+            }
+            if outputs.clone().any(|(_, messages)| messages != first[0].1) {
+                return Err(Failure::Run(
+                    "two shards gave different numbers of messages".to_string(),
+                ));
             }
             let rate = commands * f64::from(count) / seconds;
             if count == 1 { slices.one.push(rate) } else { slices.all.push(rate) }
