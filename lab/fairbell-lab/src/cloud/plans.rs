@@ -3,7 +3,7 @@
 //! proxies have become slow, which have to leave the tree; and another root that has to know the last plan.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use host::failure::{Failure, on};
@@ -21,6 +21,9 @@ use super::{ASYMMETRY_US, MAIN, SEGMENT_MIB, Shape, edges, start, venue, watched
 
 /// Longest trading: it ends when the plans have been.
 const LONGEST: Duration = Duration::from_secs(3_600);
+/// Longest wait for proxies that stand by to answer roll calls, and between two looks.
+const STANDBY_MAX: Duration = Duration::from_secs(15);
+const AGAIN: Duration = Duration::from_millis(500);
 /// Until the observer's ten seconds are of what is now.
 const SETTLED: Duration = Duration::from_secs(13);
 /// Until all machines are connected to another root that leads, and it knows what they remember.
@@ -265,7 +268,15 @@ fn work(
         let places = subtree(topology, args.subtree as usize);
         let leave: Vec<String> = places.iter().filter_map(|at| stand.get(*at).cloned()).collect();
         let come: Vec<String> = standby.into_iter().take(leave.len()).collect();
-        site.operate(&Operation::Replace { nodes: leave.clone(), by: come.clone() })?;
+        let replace = Operation::Replace { nodes: leave.clone(), by: come.clone() };
+        let since = Instant::now();
+        // On busy cores one that stands by may have missed the last roll calls.
+        while let Err(why) = site.operate(&replace) {
+            if since.elapsed() > STANDBY_MAX {
+                return Err(why);
+            }
+            std::thread::sleep(AGAIN);
+        }
         for (place, name) in places.into_iter().zip(&come) {
             stand[place].clone_from(name);
         }
@@ -321,12 +332,12 @@ fn remembered(site: &Site<'_>, last: Option<&PlanReport>) -> Result<bool, Failur
     if !led {
         return Err(Failure::Run("no other root could be made to lead".to_string()));
     }
-    let until = std::time::Instant::now() + REMINDED;
+    let until = Instant::now() + REMINDED;
     loop {
         let told = site.operate(&Operation::LastPlan).ok();
         let told = told.and_then(|data| serde_json::from_value::<PlanReport>(data).ok());
         let known = told.zip(last).is_some_and(|(told, last)| told.at_ns == last.at_ns);
-        if known || std::time::Instant::now() > until {
+        if known || Instant::now() > until {
             return Ok(known);
         }
         std::thread::sleep(Duration::from_millis(200));
