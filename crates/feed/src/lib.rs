@@ -19,6 +19,7 @@ mod arbiter;
 mod capture;
 mod catch_up;
 mod checkpoint;
+mod dbn_frames;
 mod image;
 pub mod lab;
 mod ladder;
@@ -40,6 +41,7 @@ pub use arbiter::{
 pub use capture::{Capture, CaptureConfig, Quote};
 pub use catch_up::{Behind, CatchUpConfig, CatchUpCounters, CatchUpRule, ORDER_BYTES};
 pub use checkpoint::{Agreement, Checkpoint, Checkpoints, StreamDigest};
+pub use dbn_frames::{DbnCut, DbnFrames};
 pub use image::{BookImage, FeedError, ImageError, InstrumentStats};
 pub use ladder::Level;
 pub use listener::{Joined, Listener, ListenerConfig, ListenerCounters};

@@ -58,7 +58,7 @@ pub(crate) fn implied(recording: &Recording) -> Vec<Turn> {
         let one = known.entry(instrument).or_insert(first);
         match record.what {
             What::Trading(_) => one.quiet = None,
-            What::Clear if !one.called => one.quiet = Some(index),
+            What::Clear | What::NewDay if !one.called => one.quiet = Some(index),
             _ => {}
         }
         if let Some(edit) = record.what.edit() {

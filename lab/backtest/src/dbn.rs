@@ -11,10 +11,12 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
-use dbn::decode::{DbnMetadata, DecodeRecordRef, DynDecoder};
+use dbn::decode::dbn::Decoder;
+use dbn::decode::{DbnMetadata, DecodeRecordRef, DynReader};
 use dbn::{
     FlagSet, MboMsg, StatusAction, StatusMsg, UNDEF_PRICE, UNDEF_TIMESTAMP, VersionUpgradePolicy,
 };
+use feed::{DbnCut, DbnFrames};
 use types::{InstrumentId, Nanos, Side, Symbol};
 
 use crate::data_book::{Check, Edit, Excluded};
@@ -28,6 +30,8 @@ const DECIMALS: u32 = 9;
 pub enum DbnError {
     /// The file cannot be read.
     Format(dbn::Error),
+    /// It ends in the middle of a record.
+    Cut(DbnCut),
     /// It holds no market by order.
     Schema,
     /// There is no room.
@@ -38,6 +42,7 @@ impl std::fmt::Display for DbnError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             DbnError::Format(error) => error.fmt(f),
+            DbnError::Cut(cut) => cut.fmt(f),
             DbnError::Schema => f.write_str("the file's schema is not mbo"),
             DbnError::Full(error) => error.fmt(f),
         }
@@ -80,8 +85,21 @@ pub fn read_dbn(
     chosen: &[String],
     records_max: usize,
 ) -> Result<Recording, DbnError> {
+    let unpacked = DynReader::new_inferred(file).map_err(DbnError::Format)?;
+    let mut frames = DbnFrames::new(unpacked);
+    let read = read_records(&mut frames, chosen, records_max);
+    // The decoder takes a file that is cut off for one that ends.
+    frames.cut().map_or(read, |cut| Err(DbnError::Cut(cut)))
+}
+
+fn read_records(
+    from: impl Read,
+    chosen: &[String],
+    records_max: usize,
+) -> Result<Recording, DbnError> {
     let policy = VersionUpgradePolicy::UpgradeToV3;
-    let mut decoder = DynDecoder::new_inferred(file, policy).map_err(DbnError::Format)?;
+    let decoder = Decoder::with_upgrade_policy(from, policy);
+    let mut decoder: Decoder<_> = decoder.map_err(DbnError::Format)?;
     let metadata = decoder.metadata();
     if metadata.schema.is_some_and(|schema| schema != dbn::Schema::Mbo) {
         return Err(DbnError::Schema);
@@ -499,8 +517,46 @@ pub(crate) mod tests {
     fn other_schemas_and_cut_files_are_refused() {
         let bytes = file(Schema::Trades, &[]);
         assert!(matches!(read_dbn(bytes.as_slice(), &[], 9), Err(DbnError::Schema)));
-        assert!(matches!(read_dbn(&bytes[..20], &[], 9), Err(DbnError::Format(_))));
+        assert!(matches!(read_dbn(&bytes[..20], &[], 9), Err(DbnError::Cut(_))));
         assert!(matches!(read_dbn(&b"nothing"[..], &[], 9), Err(DbnError::Format(_))));
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_is_read_up_to_a_record_or_refused_with_the_byte() {
+        let messages: Vec<MboMsg> =
+            (1..=5).map(|n| mbo(b'A', b'B', n, yen(0), 10, 100 + n)).collect();
+        let borders: Vec<usize> =
+            (0..=5).map(|count| file(Schema::Mbo, &messages[..count]).len()).collect();
+        let whole = file(Schema::Mbo, &messages);
+        for end in 1..=whole.len() {
+            let read = read_dbn(&whole[..end], &[], 100);
+            match borders.iter().position(|border| *border == end) {
+                Some(count) => assert_eq!(read.expect("whole").records().len(), count),
+                None => {
+                    let cut = match read {
+                        Err(DbnError::Cut(cut)) => cut,
+                        // Too short to tell what it is.
+                        Err(DbnError::Format(_)) if end < 8 => continue,
+                        other => panic!("cut at {end}: {other:?}"),
+                    };
+                    let before = borders.iter().filter(|border| **border < end).count();
+                    let records = before.saturating_sub(1) as u64;
+                    assert_eq!((cut.at, cut.records), (end as u64, records));
+                }
+            }
+        }
+        let mut packed = Vec::new();
+        let mut writer = dbn::encode::DynWriter::new(&mut packed, dbn::Compression::Zstd).unwrap();
+        std::io::Write::write_all(&mut writer, &whole).unwrap();
+        drop(writer);
+        assert_eq!(read_dbn(packed.as_slice(), &[], 100).expect("whole").records().len(), 5);
+        for end in 1..packed.len() {
+            let read = read_dbn(&packed[..end], &[], 100);
+            assert!(matches!(read, Err(DbnError::Cut(_) | DbnError::Format(_))), "{end}: {read:?}");
+        }
+        // What more there is than asked for is another error.
+        let full = read_dbn(&whole[..whole.len() - 1], &[], 3);
+        assert!(matches!(full, Err(DbnError::Full(_))), "{full:?}");
     }
 
     proptest! {

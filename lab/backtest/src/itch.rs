@@ -3,13 +3,22 @@
 use std::collections::BTreeMap;
 
 use types::{InstrumentId, Nanos, Symbol};
-use wire::itch::{self, ItchError, Message, Printable, Side, State};
+use wire::itch::{self, EventCode, ItchError, Message, Printable, Side, State};
 
 use crate::data_book::Check;
 use crate::record::{Printed, Record, Recording, RecordingError, What};
 
+const DAY_NS: u64 = 86_400 * Nanos::SECOND;
+/// Time of day runs back by more than this where a midnight passed within a session.
+const MIDNIGHT_NS: u64 = DAY_NS / 2;
+/// The same where a session begins; clocks of several sessions may differ by less.
+const NEXT_DAY_NS: u64 = 60 * Nanos::SECOND;
+
 /// Takes messages one by one. Instruments are those of the directory, all or the chosen ones, in
 /// the order in which they are met.
+///
+/// Several days may follow each other: System Event `O` begins one, and with its Stock Directory
+/// each instrument's book is empty ([`What::NewDay`]). Times go on across midnights.
 #[derive(Debug)]
 pub struct ItchReader {
     recording: Recording,
@@ -17,6 +26,14 @@ pub struct ItchReader {
     chosen: Vec<Symbol>,
     /// By stock locate.
     locates: BTreeMap<u16, Option<InstrumentId>>,
+    symbols: BTreeMap<[u8; 8], Option<InstrumentId>>,
+    /// Sessions that began so far.
+    begun: u64,
+    /// By instrument that was told of: the value of `begun` at its last directory or first event.
+    told: BTreeMap<InstrumentId, u64>,
+    /// Midnight of the current day, and the time of the last message.
+    midnight: Nanos,
+    last: Nanos,
     records_max: usize,
 }
 
@@ -50,7 +67,17 @@ impl ItchReader {
     /// A reader that keeps what happened to `chosen` (none: to all), at most `records_max` events.
     pub fn new(chosen: Vec<Symbol>, records_max: usize) -> ItchReader {
         let recording = Recording::new(4);
-        ItchReader { recording, chosen, locates: BTreeMap::new(), records_max }
+        ItchReader {
+            recording,
+            chosen,
+            locates: BTreeMap::new(),
+            symbols: BTreeMap::new(),
+            begun: 0,
+            told: BTreeMap::new(),
+            midnight: Nanos(0),
+            last: Nanos(0),
+            records_max,
+        }
     }
 
     /// Takes the next message, without a length in front of it.
@@ -60,9 +87,16 @@ impl ItchReader {
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
         let message = itch::parse(bytes).map_err(ReadError::Message)?;
         let header = message.header();
-        let (locate, time) = (header.locate.get(), Nanos(header.time.get()));
+        let begins =
+            matches!(&message, Message::SystemEvent(m) if m.code == EventCode::StartOfMessages);
+        let (locate, time) = (header.locate.get(), self.time(header.time.get(), begins));
+        self.begun += u64::from(begins);
         if let Message::StockDirectory(entry) = message {
-            self.know(locate, entry.stock)?;
+            // Numbers of a day are not those of the day before.
+            self.locates.remove(&locate);
+            if let Some(instrument) = self.know(locate, entry.stock)? {
+                self.enter_day(instrument, time)?;
+            }
             return Ok(());
         }
         let Some(what) = what(&message) else { return Ok(()) };
@@ -73,8 +107,32 @@ impl ItchReader {
             (None, None) => None,
         };
         if let Some(instrument) = instrument {
+            self.told.entry(instrument).or_insert(self.begun);
             self.recording.push(Record { time, instrument, what }, self.records_max)?;
             self.recording.step(instrument, what.edit(), Check::Book);
+        }
+        Ok(())
+    }
+
+    /// Time since the midnight before the first message, of a message with this time of day.
+    fn time(&mut self, of_day: u64, begins: bool) -> Nanos {
+        let time = |midnight: Nanos| Nanos(midnight.0.saturating_add(of_day));
+        let back = self.last.0.saturating_sub(time(self.midnight).0);
+        if back > if begins { NEXT_DAY_NS } else { MIDNIGHT_NS } {
+            self.midnight = Nanos(self.midnight.0.saturating_add(DAY_NS));
+        }
+        self.last = self.last.max(time(self.midnight));
+        time(self.midnight)
+    }
+
+    /// A directory tells of an instrument: the first one of a later session begins its day.
+    fn enter_day(&mut self, instrument: InstrumentId, time: Nanos) -> Result<(), RecordingError> {
+        let before = self.told.get(&instrument).is_some_and(|told| *told < self.begun);
+        if before {
+            let what = What::NewDay;
+            self.recording.push(Record { time, instrument, what }, self.records_max)?;
+            self.recording.step(instrument, what.edit(), Check::Book);
+            self.told.insert(instrument, self.begun);
         }
         Ok(())
     }
@@ -85,7 +143,11 @@ impl ItchReader {
         }
         let symbol = Symbol(stock);
         let wanted = self.chosen.is_empty() || self.chosen.contains(&symbol);
-        let instrument = wanted.then(|| self.recording.instrument(symbol)).transpose()?;
+        let instrument = match self.symbols.get(&stock) {
+            Some(known) => *known,
+            None => wanted.then(|| self.recording.instrument(symbol)).transpose()?,
+        };
+        self.symbols.insert(stock, instrument);
         self.locates.insert(locate, instrument);
         Ok(instrument)
     }

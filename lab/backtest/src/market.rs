@@ -142,6 +142,10 @@ impl Market {
                 venue.trading(now, instrument, open);
             }
             What::Clear => self.clear(instrument, now, venue),
+            What::NewDay => {
+                self.clear(instrument, now, venue);
+                venue.end_orders(now, instrument);
+            }
         }
         self.heed(venue);
     }

@@ -110,6 +110,9 @@ pub enum What {
     Trading(bool),
     /// Every resting order went away.
     Clear,
+    /// A trading day begins: every resting order went away, orders of the strategy too, which live
+    /// for a day; those of the market that stay are added again.
+    NewDay,
 }
 
 impl What {
@@ -124,7 +127,7 @@ impl What {
             }
             What::Delete { order } => Edit::Reduce { order, qty: u32::MAX },
             What::Replace { old, new, qty, price } => Edit::Replace { old, new, price, qty },
-            What::Clear => Edit::Clear,
+            What::Clear | What::NewDay => Edit::Clear,
             What::Trade { .. } | What::Print { .. } | What::Trading(_) => return None,
         })
     }

@@ -107,6 +107,13 @@ impl Venue {
         self.apply(now, GatewayId(0), 0, command)
     }
 
+    /// The strategy's orders in an instrument end, as orders that live for a day do at its end.
+    pub fn end_orders(&mut self, now: Nanos, instrument: InstrumentId) {
+        let mut command = Command::new(CommandKind::MassCancel);
+        (command.account, command.instrument) = (STRATEGY, instrument);
+        self.operate(now, &command);
+    }
+
     /// The next number of a comer's order.
     pub fn next_comer(&mut self) -> UserRefNum {
         self.comers += 1;

@@ -306,6 +306,113 @@ fn the_same_seed_gives_the_same_and_holdings_keep_within_their_limits() {
     assert!(maker.account.paid() < 0 && taker.account.paid() > 0);
 }
 
+/// Three days of one venue, which end with one and the same order open; the strategy buys on each.
+#[test]
+fn a_new_day_begins_with_empty_books_and_the_open_orders_and_times_go_on() {
+    let instrument = tape(&[]).instruments()[0];
+    let encoder = itch::Encoder::new(&[instrument], Nanos(0));
+    let mut reader = ItchReader::new(Vec::new(), 1_000);
+    let mut say = |time: u64, event| {
+        let mut bytes = Vec::new();
+        encoder.encode(&event, Nanos(time), &mut bytes).unwrap();
+        reader.take(&bytes).unwrap();
+    };
+    let order = |order_ref, side, qty, price| types::MarketEvent::AddOrder {
+        instrument: ONE,
+        order_ref: types::OrderRef(order_ref),
+        side,
+        qty: Qty(qty),
+        price: Price(price),
+    };
+    let hour = 3_600 * Nanos::SECOND;
+    for day in 0..3 {
+        let code = types::SystemEventCode::StartOfMessages;
+        // The second day is a short one.
+        let open = if day == 1 { 10 * hour } else { 9 * hour };
+        say(open, types::MarketEvent::SystemEvent { code });
+        say(open, types::MarketEvent::Directory { instrument: ONE });
+        // Open since the first day, also by another reference.
+        say(open + 1, order(if day == 2 { 70 } else { 7 }, Side::Buy, 10, 100));
+        say(open + 2, order(100 + day, Side::Sell, 5, 110 + day as i64));
+        // The strategy's rests behind.
+        let goes = types::OrderRef(100 + day);
+        say(17 * hour, types::MarketEvent::OrderDelete { instrument: ONE, order_ref: goes });
+        let code = types::SystemEventCode::EndOfMessages;
+        say(17 * hour, types::MarketEvent::SystemEvent { code });
+    }
+    let recording = reader.finish();
+    assert_eq!((recording.out_of_time, recording.instruments().len()), (0, 1));
+    let days: Vec<u64> = recording
+        .records()
+        .iter()
+        .filter(|record| record.what == What::NewDay)
+        .map(|record| record.time.0 / hour)
+        .collect();
+    assert_eq!(days, [24 + 10, 48 + 9]);
+    let mut watcher = Watcher::default();
+    let outcome = run(&recording, prompt(), &mut watcher).unwrap();
+    assert_eq!((outcome.missing.0, outcome.market.unknown, outcome.market.refused), (1, 0, 0));
+    let last = watcher.0.last_key_value().unwrap().1;
+    assert_eq!(*last, [(Side::Buy, 100, 10, 1)], "not once for each day");
+    assert_eq!(outcome.equality.outside.events, outcome.equality.outside.levels);
+    // A strategy's order of the first day is not there on the second.
+    let order = (Side::Buy, 5, 99, TimeInForce::Day);
+    let mut left = Left { once: Once { at: 100, order, sent: false }, orders: BTreeMap::new() };
+    run(&recording, prompt(), &mut left).unwrap();
+    let at = |time| left.orders.range(..=Nanos(time)).next_back().map(|(_, count)| *count);
+    assert_eq!((at(17 * hour), at(34 * hour + 1)), (Some(1), Some(0)));
+}
+
+/// Notes how many orders it has.
+struct Left {
+    once: Once,
+    orders: BTreeMap<Nanos, usize>,
+}
+
+impl Strategy for Left {
+    fn name(&self) -> &'static str {
+        "left"
+    }
+
+    fn on_book(&mut self, instrument: InstrumentId, desk: &mut Desk<'_>) {
+        self.once.on_book(instrument, desk);
+        self.orders.insert(desk.now(), desk.orders(instrument).filter(|o| o.open > 0).count());
+    }
+}
+
+/// The days of two venues in one capture: each begins its own.
+#[test]
+fn a_day_of_one_feed_leaves_the_books_of_another_alone() {
+    let symbols = ["A", "B"].map(|name| Symbol::new(name).unwrap());
+    let one = tape(&[]).instruments()[0];
+    let instruments = [1, 2].map(|id| types::Instrument {
+        id: InstrumentId(id),
+        symbol: symbols[id as usize - 1],
+        ..one
+    });
+    let encoder = itch::Encoder::new(&instruments, Nanos(0));
+    let mut reader = ItchReader::new(Vec::new(), 1_000);
+    let mut say = |time: u64, event| {
+        let mut bytes = Vec::new();
+        encoder.encode(&event, Nanos(time), &mut bytes).unwrap();
+        reader.take(&bytes).unwrap();
+    };
+    // The second one's clock is a little behind.
+    for (id, time) in [(1, 2_000), (2, 1_000)] {
+        let code = types::SystemEventCode::StartOfMessages;
+        let (instrument, side, qty, price) = (InstrumentId(id), Side::Buy, Qty(3), Price(50));
+        let order_ref = types::OrderRef(u64::from(id));
+        say(time, types::MarketEvent::SystemEvent { code });
+        say(time, types::MarketEvent::Directory { instrument });
+        say(time, types::MarketEvent::AddOrder { instrument, order_ref, side, qty, price });
+    }
+    let recording = reader.finish();
+    let adds = |record: &Record| matches!(record.what, What::Add { .. });
+    assert_eq!(recording.records().len(), 2);
+    assert!(recording.records().iter().all(adds));
+    assert!(recording.records()[1].time < Nanos(Nanos::SECOND));
+}
+
 fn any_what() -> impl Strategy_<Value = What> {
     let order = 0..12_u64;
     let side = prop_oneof![Just(Side::Buy), Just(Side::Sell)];
@@ -323,6 +430,7 @@ fn any_what() -> impl Strategy_<Value = What> {
             .prop_map(|(old, new, qty, price)| What::Replace { old, new, qty, price }),
         1 => any::<bool>().prop_map(What::Trading),
         1 => Just(What::Clear),
+        1 => Just(What::NewDay),
     ]
 }
 

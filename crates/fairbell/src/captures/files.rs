@@ -4,8 +4,10 @@ use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::Path;
 
-use dbn::decode::{DecodeRecordRef, DynDecoder};
+use dbn::decode::dbn::Decoder;
+use dbn::decode::{DecodeRecordRef, DynReader};
 use dbn::{Record, VersionUpgradePolicy};
+use feed::DbnFrames;
 use host::failure::Failure;
 
 use super::{Format, Seen};
@@ -57,14 +59,23 @@ pub fn kind(path: &Path, format: Format) -> Result<Kind, Failure> {
 /// Every record of a DBN file.
 ///
 /// # Errors
-/// It is none, or ends in the middle of a record.
+/// It is none, or ends in the middle of a record; the whole ones before were taken.
 pub fn dbn(path: &Path, seen: &mut Seen) -> Result<(), Failure> {
     let failed = |error: dbn::Error| Failure::Run(format!("{}: {error}", path.display()));
     let opened = File::open(path);
     let file = opened.map_err(|error| Failure::Run(format!("{}: {error}", path.display())))?;
+    let mut frames = DbnFrames::new(DynReader::new_inferred(file).map_err(failed)?);
+    let read = dbn_records(&mut frames, seen).map_err(failed);
+    match frames.cut() {
+        Some(cut) => Err(Failure::Run(format!("{}: {cut}", path.display()))),
+        None => read,
+    }
+}
+
+fn dbn_records(from: impl Read, seen: &mut Seen) -> dbn::Result<()> {
     let policy = VersionUpgradePolicy::UpgradeToV3;
-    let mut decoder = DynDecoder::new_inferred(BufReader::new(file), policy).map_err(failed)?;
-    while let Some(record) = decoder.decode_record_ref().map_err(failed)? {
+    let mut decoder: Decoder<_> = Decoder::with_upgrade_policy(from, policy)?;
+    while let Some(record) = decoder.decode_record_ref()? {
         seen.frames += 1;
         match record.as_enum() {
             Ok(known) => {
