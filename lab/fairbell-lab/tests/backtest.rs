@@ -1,13 +1,17 @@
 //! `fairbell-lab backtest` reads one market out of files of every kind and plays the same.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use feed::ListenerConfig;
 use feed::pcap::{put_header, put_udp};
+use feed::plant::VenueFeed;
 use serde_json::Value;
+use ticks::{TickWriter, WriterConfig};
 use types::{
-    Instrument, InstrumentId, MarketEvent, MatchNumber, Nanos, OrderRef, Price, Qty, Side, Symbol,
+    Channel, ClockReading, Instrument, InstrumentId, MarketEvent, MatchNumber, Nanos, Node,
+    OrderRef, Outbox, Peer, Price, Qty, Side, Symbol,
 };
 use wire::itch::Encoder;
 use wire::moldudp::{PacketBuilder, Session};
@@ -77,7 +81,7 @@ fn packets(messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
     packets
 }
 
-fn backtest(file: &std::path::Path, args: &[&str]) -> Output {
+fn backtest(file: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairbell-lab"));
     command.arg("backtest").arg(file).args(args).arg("--json");
     command.output().expect("it runs")
@@ -200,4 +204,83 @@ fn trades_and_best_prices_are_written_line_by_line() {
     assert_eq!(lines("trades.csv").len() as u64, 1 + json["market"]["prints"].as_u64().unwrap());
     let best = lines("best.csv");
     assert!(best.len() > 400 && best[1].contains(",MSFT,open,100.0000,10,,,100.0000,10,,"));
+}
+
+/// What the ticker plant writes of the packets of a market, by its own code.
+fn write_ticks(folder: &Path, packets: &[Vec<u8>], rows: usize) {
+    let session = Session(*b"RECORDED01");
+    let settings = ListenerConfig::new(session, Vec::new(), Vec::new());
+    let patience = (Nanos(Nanos::SECOND), Nanos(Nanos::SECOND));
+    let mut plant = VenueFeed::new(&settings, [(session, Vec::new())], patience, Nanos(0));
+    let side = Peer::Addr(7);
+    plant.set_side(0, Some(side));
+    let mut writer = TickWriter::open(folder, WriterConfig { rows, files: 0 }).expect("a folder");
+    let (mut out, mut updates) = (Outbox::default(), Vec::new());
+    for (packet, at) in packets.iter().zip(1..) {
+        let now = ClockReading { now: Nanos(at), bound_ns: 0 };
+        plant.handle_datagram(now, Channel::FEED, side, packet, &mut out);
+        plant.take_updates(&mut updates);
+        writer.append(&updates).expect("room");
+        updates.clear();
+    }
+    writer.flush().expect("room");
+}
+
+#[test]
+fn ticks_of_the_plant_give_the_best_prices_and_trades_of_the_market_they_were_made_of() {
+    let (scratch, path) = market("ticks");
+    let folder = scratch.0.join("ticks");
+    // Some of it in Parquet files, the rest in the one that is being written.
+    write_ticks(&folder, &packets(&messages()), 300);
+    let play = |from: &Path, args: &[&str]| {
+        let output = backtest(from, args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    let mut seen = Vec::new();
+    for (from, name) in [(&path, "of-orders"), (&folder, "of-ticks")] {
+        let out = scratch.0.join(name);
+        let json = play(from, &["--strategy", "none", "--out", &out.display().to_string()]);
+        let equal = &json["equal"]["outside_calls"];
+        assert!(equal["events"].as_u64() > Some(500), "{json:#}");
+        assert_eq!(equal["best_size"], equal["events"], "{json:#}");
+        // The last of each time: a tick tells both sides, and messages come one by one.
+        let best = std::fs::read_to_string(out.join("best.csv")).expect("a file");
+        let mut last = std::collections::BTreeMap::new();
+        for line in best.lines().skip(1) {
+            let (time, rest) = line.split_once(',').expect("two columns");
+            last.insert(time.parse::<u64>().expect("a time"), rest.to_string());
+        }
+        let trades = std::fs::read_to_string(out.join("trades.csv")).expect("a file");
+        seen.push((json["format"].clone(), last, trades));
+    }
+    assert_eq!((&seen[0].0, &seen[1].0), (&"itch".into(), &"ticks".into()));
+    assert!(seen[0].1.len() > 300 && seen[0].2.lines().count() > 300);
+    assert_eq!(seen[0].1, seen[1].1, "best prices");
+    assert_eq!(seen[0].2, seen[1].2, "trades");
+    // Queues are not in ticks: of the trades at its own price the maker has none there.
+    let args = ["--qty", "5", "--lots-max", "20"];
+    let (orders, ticks) = (play(&path, &args), play(&folder, &args));
+    assert!(orders["made_lots"].as_u64() > Some(100), "{orders:#}");
+    assert_eq!(ticks["made_lots"], 0, "{ticks:#}");
+    // Each file can be read alone; what is none of them is named.
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("one").path())
+        .collect();
+    files.retain(|file| file.extension().is_some_and(|of| of == "parquet" || of == "open"));
+    assert!(files.len() > 1, "{files:?}");
+    for file in &files {
+        assert_eq!(play(file, &["--strategy", "none"])["format"], "ticks");
+    }
+    let parquet = files.iter().find(|file| file.extension().is_some_and(|of| of == "parquet"));
+    let parquet = parquet.expect("one");
+    let bytes = std::fs::read(parquet).expect("a file");
+    std::fs::write(parquet, &bytes[..bytes.len() / 2]).expect("a file");
+    let cut = backtest(&folder, &[]);
+    let said = String::from_utf8_lossy(&cut.stderr).into_owned();
+    let name = parquet.file_name().expect("a name").to_string_lossy().into_owned();
+    assert!(!cut.status.success() && said.contains(&name), "{said}");
+    let empty = backtest(&scratch.0.join("of-ticks"), &[]);
+    assert!(String::from_utf8_lossy(&empty.stderr).contains("no ticks"), "{empty:?}");
 }

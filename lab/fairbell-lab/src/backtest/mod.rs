@@ -29,7 +29,8 @@ use host::failure::Failure;
     fairbell-lab backtest capture.pcap --jitter-us 50 --seed 7 --out out/backtest --json\n\n\
     FILE is an input log of ours, a capture (pcap, pcapng) of MoldUDP64 with ITCH 5.0, a file of\n\
     ITCH messages or of packets each behind its length (what up --capture writes), or a DBN file\n\
-    of schema mbo; gzip and Zstandard are unpacked.")]
+    of schema mbo; gzip and Zstandard are unpacked. A folder, or one file of it, that\n\
+    fairbell feed serve --ticks wrote has best prices and trades alone.")]
 pub struct BacktestArgs {
     /// The recorded market
     #[arg(value_name = "FILE")]

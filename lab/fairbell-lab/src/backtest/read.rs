@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use backtest::{ItchReader, ReadError, Recording, read_dbn, read_lobster};
+use backtest::{ItchReader, ReadError, Recording, read_dbn, read_lobster, read_ticks};
 use engine::{Engine, Output};
 use feed::pcap::{Payload, Pcap};
 use types::{Nanos, Symbol};
@@ -40,12 +40,15 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    fn itch(&self) -> Result<ItchReader, Failure> {
+    fn symbols(&self) -> Result<Vec<Symbol>, Failure> {
         let symbol = |name: &String| {
             Symbol::new(name).ok_or_else(|| Failure::Usage(format!("{name} is no symbol")))
         };
-        let chosen: Result<Vec<Symbol>, Failure> = self.instruments.iter().map(symbol).collect();
-        Ok(ItchReader::new(chosen?, self.records_max))
+        self.instruments.iter().map(symbol).collect()
+    }
+
+    fn itch(&self) -> Result<ItchReader, Failure> {
+        Ok(ItchReader::new(self.symbols()?, self.records_max))
     }
 }
 
@@ -54,6 +57,9 @@ impl Wanted<'_> {
 /// # Errors
 /// It is of no known kind, damaged, or has too much.
 pub fn read(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
+    if path.is_dir() {
+        return ticks(path, wanted);
+    }
     let mut head = [0; 16];
     let mut file = File::open(path).map_err(|error| Failure::Usage(on_line(path, error)))?;
     let count = file.read(&mut head).map_err(|error| on(path, error))?;
@@ -78,9 +84,20 @@ pub fn read(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
         [b'0'..=b'9', ..] if path.extension().is_some_and(|kind| kind == "csv") => {
             lobster(path, &whole()?, wanted)
         }
+        // Parquet, and a file of ticks that is being written.
+        [b'P', b'A', b'R', b'1', ..] | [b'F', b'B', b'T', b'I', b'C', b'K', b'S', ..] => {
+            ticks(path, wanted)
+        }
         head if head.starts_with(engine::log_file::MAGIC) => input_log(path, wanted),
         _ => framed(path, &whole()?, wanted),
     }
+}
+
+/// What `fairbell feed serve --ticks` wrote: a folder, or one file of it.
+fn ticks(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
+    let read = read_ticks(path, &wanted.symbols()?, wanted.records_max);
+    let (recording, lost) = read.map_err(|error| on(path, error))?;
+    Ok(Found { recording, format: "ticks", lost, refused: 0 })
 }
 
 /// LOBSTER's messages; the levels are in the file of the same name with `orderbook` in place of
@@ -169,7 +186,7 @@ fn framed(path: &Path, bytes: &[u8], wanted: &Wanted<'_>) -> Result<Found, Failu
         }
     }
     if messages == 0 {
-        let line = "neither a capture, ITCH messages, an input log nor a DBN file";
+        let line = "neither a capture, ITCH messages, an input log, ticks nor a DBN file";
         return Err(Failure::Usage(on_line(path, line)));
     }
     Ok(sequence.finish("itch"))
@@ -181,7 +198,7 @@ fn input_log(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
     let mut reader = wanted.itch()?;
     let mut engine = Engine::new(opened.config.clone());
     let (mut out, mut bytes) = (Output::default(), Vec::new());
-    // Times go on across midnights.
+    // Times begin anew every midnight; the reader has them go on.
     let (mut midnight, mut encoder, mut refused) = (None, None, 0);
     for input in opened.reader {
         let input = input.map_err(|error| on(path, error))?;
