@@ -184,6 +184,10 @@ fn dbn_and_itch_files_are_known_by_their_first_bytes() {
     assert!(String::from_utf8_lossy(&told.stdout).contains("order_id: 3"), "the last one");
     let none = scratch.put("none.dbn", &bytes[..20]);
     assert_eq!(refused(&["stats", &none]).0, 1, "it ends inside its head");
+    let cut = scratch.put("cut.dbn", &bytes[..bytes.len() - 5]);
+    let (code, said) = refused(&["stats", &cut]);
+    let place = format!("cut off at byte {}", bytes.len() - 5);
+    assert!(code == 1 && said.contains(&place) && said.contains("2 whole records"), "{said}");
     // A system event, twice.
     let event = [0, 12, b'S', 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, b'O'];
     let itch = scratch.put("two.itch", [event, event].concat());
