@@ -450,7 +450,8 @@ mod tests {
     /// What a stranger does next: comes back when it was sent away, and perhaps drips a byte.
     fn push_in(stranger: &mut Option<TcpStream>, at: SocketAddr, drips: bool) {
         let Some(stream) = stranger else {
-            *stranger = TcpStream::connect(at).ok();
+            // Nobody accepts any more when the door is closed: the kernel would try for minutes.
+            *stranger = TcpStream::connect_timeout(&at, Duration::from_millis(100)).ok();
             let quiet = stranger.as_ref().map(|stream| stream.set_nonblocking(true));
             return assert!(quiet.is_none_or(|set| set.is_ok()));
         };
@@ -486,7 +487,9 @@ mod tests {
             scope.spawn(move || {
                 let mut crowd: Vec<Option<TcpStream>> = (0..200).map(|_| None).collect();
                 while !stop.load(Ordering::Relaxed) {
-                    crowd.iter_mut().enumerate().for_each(|(n, one)| push_in(one, at, n % 2 == 1));
+                    let pushing = crowd.iter_mut().enumerate();
+                    let pushing = pushing.take_while(|_| !stop.load(Ordering::Relaxed));
+                    pushing.for_each(|(n, one)| push_in(one, at, n % 2 == 1));
                     // The control's doors are full before anybody else comes.
                     let _ = told.try_send(());
                     std::thread::sleep(Duration::from_millis(2));
