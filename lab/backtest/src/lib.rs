@@ -3,7 +3,7 @@
 //! - A [`Recording`] is what a market-by-order feed told, venue by venue the same: orders that came,
 //!   traded, shrank, went. It is made of ITCH messages ([`ItchReader`]), of a
 //!   DBN file ([`read_dbn`]), of LOBSTER's files ([`read_lobster`]), of best prices and trades in the
-//!   ticker plant's files ([`read_ticks`]), or put together by the caller from any other format.
+//!   ticker plant's files ([`TickReader`]), or put together by the caller from any other format.
 //! - [`Market`] enters the recorded orders into an [`engine::Engine`] and has their recorded trades
 //!   happen by orders of the other side, so that whoever stands before them in the book trades first.
 //! - A [`Strategy`] sees the engine's feed and its own reports late by a configured delay, and its
@@ -42,4 +42,4 @@ pub use outcome::{Markout, Outcome, Point};
 pub use record::{MarketTrade, Printed, Record, Recording, RecordingError, What};
 pub use run::{Config, Delay, run, run_observed};
 pub use strategy::{Desk, Idle, Maker, MakerConfig, Order, Strategy, Taker, TakerConfig};
-pub use tick_files::{TicksError, read_ticks};
+pub use tick_files::{Tick, TickReader};

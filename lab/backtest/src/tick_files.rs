@@ -7,10 +7,7 @@
 //! many lots as that trade had, or when the best price of the other side comes to its own. Orders that come take what the best price has.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-use std::path::Path;
 
-use ticks::{Filter, Tick};
 use types::{InstrumentId, Nanos, Side, Symbol};
 
 use crate::data_book::{Check, Excluded, Levels};
@@ -22,33 +19,37 @@ const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 /// The time of day of a line runs back by more than this when another day begins.
 const NEXT_DAY_NS: u64 = 60 * Nanos::SECOND;
 
-/// Why there is no recording.
-#[derive(Debug)]
-pub enum TicksError {
-    /// There are no ticks.
-    None(std::io::Error),
-    /// A file cannot be read: which one and why.
-    File(String),
-    /// There is no room.
-    Full(RecordingError),
-}
-
-impl std::fmt::Display for TicksError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            TicksError::None(error) => error.fmt(f),
-            TicksError::File(complaint) => f.write_str(complaint),
-            TicksError::Full(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for TicksError {}
-
-impl From<RecordingError> for TicksError {
-    fn from(error: RecordingError) -> TicksError {
-        TicksError::Full(error)
-    }
+/// A row of the plant's files, as far as it matters here. Prices in 10^-8 of the currency.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tick {
+    /// Time as sent, in ns; of a venue of ours since its midnight.
+    pub time: i64,
+    /// Which line of the plant.
+    pub line: i32,
+    /// Number of the message on its line; of a gap the first one lost.
+    pub sequence: i64,
+    /// `quote`, `trade`, `gap`; others are passed over.
+    pub kind: String,
+    /// Symbol; none of what is about a line.
+    pub symbol: Option<String>,
+    /// It is of an option contract.
+    pub contract: bool,
+    /// Price of a trade.
+    pub price: Option<i64>,
+    /// Size of a trade.
+    pub size: Option<i64>,
+    /// Who took in a trade: `buy` or `sell`.
+    pub taker: Option<String>,
+    /// Best bid after a quote.
+    pub bid: Option<i64>,
+    /// Its size.
+    pub bid_size: Option<i64>,
+    /// Best offer after a quote.
+    pub offer: Option<i64>,
+    /// Its size.
+    pub offer_size: Option<i64>,
+    /// Of a gap, the first message not lost.
+    pub until: Option<i64>,
 }
 
 /// A price and the lots at it, as told.
@@ -74,36 +75,41 @@ struct Heard {
     said: Said,
 }
 
-/// Reads a file or folder of ticks, of what happened to the instruments `chosen` (none: to all), at
-/// most `records_max` events; and how many messages the plant never heard. Ticks of option contracts
-/// are left out and counted with the recording's [`Recording::left_out`].
-///
-/// # Errors
-/// [`TicksError`].
-pub fn read_ticks(
-    path: &Path,
-    chosen: &[Symbol],
+/// Takes ticks one by one, in the order of the files, of the instruments `chosen` (none: of all).
+/// Ticks of option contracts are left out and counted with [`Recording::left_out`].
+#[derive(Debug)]
+pub struct TickReader {
+    collected: Collected,
+    chosen: Vec<Symbol>,
     records_max: usize,
-) -> Result<(Recording, u64), TicksError> {
-    let mut collected = Collected::default();
-    let mut full = None;
-    let report = ticks::read(path, &Filter::default(), |tick| {
-        collected.take(&tick, chosen);
-        if collected.heard.len() > records_max {
-            full = Some(RecordingError::Records(records_max));
-            return ControlFlow::Break(());
+}
+
+impl TickReader {
+    /// A reader that keeps at most `records_max` events.
+    pub fn new(chosen: Vec<Symbol>, records_max: usize) -> TickReader {
+        TickReader { collected: Collected::default(), chosen, records_max }
+    }
+
+    /// Takes the next tick.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn take(&mut self, tick: &Tick) -> Result<(), RecordingError> {
+        self.collected.take(tick, &self.chosen);
+        match self.collected.heard.len() > self.records_max {
+            true => Err(RecordingError::Records(self.records_max)),
+            false => Ok(()),
         }
-        ControlFlow::Continue(())
-    });
-    let report = report.map_err(TicksError::None)?;
-    if let Some(complaint) = report.complaints.into_iter().next() {
-        return Err(TicksError::File(complaint));
     }
-    if let Some(full) = full {
-        return Err(full.into());
+
+    /// What was kept, and how many messages the plant never heard.
+    ///
+    /// # Errors
+    /// There are too many instruments or events.
+    pub fn finish(self) -> Result<(Recording, u64), RecordingError> {
+        let lost = self.collected.lost;
+        Ok((self.collected.recording(self.records_max)?, lost))
     }
-    let lost = collected.lost;
-    Ok((collected.recording(records_max)?, lost))
 }
 
 #[derive(Debug, Default)]
@@ -139,7 +145,7 @@ impl Collected {
             _ => return,
         };
         let symbol = tick.symbol.as_deref().and_then(Symbol::new);
-        let Some(symbol) = symbol.filter(|_| tick.contract.is_none()) else {
+        let Some(symbol) = symbol.filter(|_| !tick.contract) else {
             self.left_out += 1;
             return;
         };
@@ -419,7 +425,7 @@ mod tests {
     fn days_go_on_and_whatever_no_order_can_be_is_left_out() {
         let hour = 3_600 * Nanos::SECOND as i64;
         let gap = Tick { kind: "gap".to_string(), sequence: 5, until: Some(9), ..Tick::default() };
-        let contract = Tick { contract: Some("C150126@1".to_string()), ..trade(1, CENT, 1, None) };
+        let contract = Tick { contract: true, ..trade(1, CENT, 1, None) };
         let ticks = [
             quote(16 * hour, Some((CENT / 100, 1)), None),
             gap,

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::path::Path;
 
-use backtest::{ItchReader, ReadError, Recording, read_dbn, read_lobster, read_ticks};
+use backtest::{ItchReader, ReadError, Recording, read_dbn, read_lobster};
 use engine::{Engine, Output};
 use feed::pcap::{Payload, Pcap};
 use types::{Nanos, Symbol};
@@ -95,8 +96,33 @@ pub fn read(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
 
 /// What `fairbell feed serve --ticks` wrote: a folder, or one file of it.
 fn ticks(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
-    let read = read_ticks(path, &wanted.symbols()?, wanted.records_max);
-    let (recording, lost) = read.map_err(|error| on(path, error))?;
+    let mut reader = backtest::TickReader::new(wanted.symbols()?, wanted.records_max);
+    let mut taken = Ok(());
+    let report = ticks::read(path, &ticks::Filter::default(), |tick| {
+        taken = reader.take(&backtest::Tick {
+            time: tick.time,
+            line: tick.line,
+            sequence: tick.sequence,
+            kind: tick.kind,
+            symbol: tick.symbol,
+            contract: tick.contract.is_some(),
+            price: tick.price,
+            size: tick.size,
+            taker: tick.taker,
+            bid: tick.bid,
+            bid_size: tick.bid_size,
+            offer: tick.offer,
+            offer_size: tick.offer_size,
+            until: tick.until,
+        });
+        if taken.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let report = report.map_err(|error| on(path, error))?;
+    taken.map_err(|error| on(path, error))?;
+    if let Some(complaint) = report.complaints.into_iter().next() {
+        return Err(Failure::Run(complaint));
+    }
+    let (recording, lost) = reader.finish().map_err(|error| on(path, error))?;
     Ok(Found { recording, format: "ticks", lost, refused: 0 })
 }
 
