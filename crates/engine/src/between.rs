@@ -17,7 +17,7 @@ use crate::output::{Output, refusal};
 /// Commands for all shards that are kept for those that have not got them.
 pub const DIRECTIVES_KEPT: usize = 64;
 
-/// See the module.
+/// What an engine of a venue of several shards keeps of the others: streams merged and commands for all.
 #[derive(Clone, Debug)]
 pub(crate) struct Between {
     shards: usize,

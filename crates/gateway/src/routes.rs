@@ -34,7 +34,7 @@ struct AccountOrders {
     unread: u32,
 }
 
-/// See the module.
+/// Which shard each request of an account belongs to, as far as this gateway knows.
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
     shards: u16,

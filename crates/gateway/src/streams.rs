@@ -72,7 +72,7 @@ struct Merge {
     session_paused: bool,
 }
 
-/// See the module.
+/// The private streams that this gateway reads, one receiver for each shard.
 pub(crate) struct Streams {
     /// By shard.
     receivers: Vec<PrivateReceiver>,

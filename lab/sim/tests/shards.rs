@@ -1,7 +1,7 @@
 //! Venues of several shards under faults, and mistakes that have to be found.
 
 use engine::AllotFault;
-use sim::shards::{Counts, Options, Sabotage, run, run_seeds};
+use sim::shards::{Counts, Options, Sabotage, Tally, run, run_seeds};
 
 const PLAIN: Options = Options { shards: 3, sabotage: None };
 
@@ -48,6 +48,7 @@ fn control_seeded_mistakes_are_found() {
 mod whole {
     //! Venues of several shards as they are deployed.
 
+    use sim::shards::Tally;
     use sim::venue::sharded::{Counts, Mistake, Options, run};
 
     #[test]

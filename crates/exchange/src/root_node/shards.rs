@@ -81,7 +81,7 @@ struct Neighbour {
     directed: Nanos,
 }
 
-/// See the module.
+/// The dealings of one root with the roots of the other shards.
 pub(super) struct Shards {
     me: ShardId,
     shards: u16,

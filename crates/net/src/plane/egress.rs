@@ -18,7 +18,7 @@ const SKB_LEN: i16 = 0;
 const SKB_INTERFACE: i16 = 40;
 const SKB_DATA: i16 = 76;
 const SKB_DATA_END: i16 = 80;
-/// Helpers.
+/// Numbers of the kernel's helper functions that the program calls (linux/bpf.h).
 const L4_CSUM_REPLACE: i32 = 11;
 const CLONE_REDIRECT: i32 = 13;
 /// BPF_F_PSEUDO_HDR and BPF_F_MARK_MANGLED_0.

@@ -55,7 +55,7 @@ pub enum PlaneKind {
 }
 
 impl PlaneKind {
-    /// All of them.
+    /// The planes that there are, in the order of this type.
     pub const ALL: [PlaneKind; 3] = [PlaneKind::Udp, PlaneKind::TcClone, PlaneKind::AfXdp];
 
     /// Its name in configurations.

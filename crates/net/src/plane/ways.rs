@@ -45,9 +45,9 @@ const HEADER: usize = 16;
 pub(crate) enum LinkLayer {
     /// An Ethernet header.
     Ethernet,
-    /// The same of zeros.
+    /// An Ethernet header with addresses of zeros.
     Loopback,
-    /// Nothing.
+    /// No header: a packet begins with its IP header.
     Bare,
 }
 

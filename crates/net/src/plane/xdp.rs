@@ -6,7 +6,7 @@ use super::ways::LinkLayer;
 /// `struct xdp_md`.
 const MD_DATA: i16 = 0;
 const MD_DATA_END: i16 = 4;
-/// Verdicts.
+/// What an XDP program returns of a packet (linux/bpf.h, `enum xdp_action`).
 pub(crate) const DROP: i32 = 1;
 pub(crate) const PASS: i32 = 2;
 

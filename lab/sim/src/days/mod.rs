@@ -55,7 +55,7 @@ impl Default for Options {
 pub struct Counts {
     /// Orders taken.
     pub orders: u64,
-    /// Trades.
+    /// Trades between two orders, each counted once.
     pub trades: u64,
     /// Orders that were open over a roll, at each.
     pub carried: u64,
@@ -141,7 +141,7 @@ pub struct Summary {
     pub failed: u64,
     /// The first failure of each, the first few.
     pub found: Vec<(u64, String)>,
-    /// Sums.
+    /// What happened in all seeds, added up.
     pub counts: Counts,
 }
 

@@ -20,11 +20,14 @@ mod checks;
 mod seeds;
 mod world;
 
+use std::ops::Range;
+
 pub(crate) use checks::Ledger;
 use engine::AllotFault;
 use types::Nanos;
 
-pub use seeds::{Summary, run_seeds};
+pub use seeds::{SeedReport, Summary, Tally};
+pub(crate) use seeds::{counts, run_many};
 
 /// How long a request may take while its shard has a leader, whatever the links lose.
 pub const ANSWERED_WITHIN_NS: u64 = 700 * Nanos::MILLI;
@@ -49,26 +52,6 @@ pub struct Options {
     pub sabotage: Option<Sabotage>,
 }
 
-macro_rules! counts {
-    ($($name:ident $what:literal),* $(,)?) => {
-        /// What happened in one seed or many.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        pub struct Counts { $(#[doc = $what] pub $name: u64,)* }
-
-        impl Counts {
-            /// Names and values, in a fixed order.
-            pub fn all(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
-            }
-
-            /// Adds those of another seed.
-            pub fn add(&mut self, other: &Counts) {
-                $(self.$name += other.$name;)*
-            }
-        }
-    };
-}
-
 counts! {
     requests "Requests of participants that were answered.",
     accepted "Orders taken.",
@@ -87,20 +70,21 @@ counts! {
     filled "Limits used up in one shard after all faults.",
 }
 
-/// What a seed came to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
-    /// The seed.
-    pub seed: u64,
-    /// What a check found; `None`: nothing.
-    pub failed: Option<String>,
-    /// What happened.
-    pub counts: Counts,
-    /// Digest of all shards' states at the end.
-    pub digest: u64,
-}
+/// What a seed came to; the digest is of all shards' states at the end.
+pub type Report = SeedReport<Counts>;
 
 /// Plays one seed.
 pub fn run(seed: u64, options: &Options) -> Report {
     world::World::new(seed, options).play()
+}
+
+/// Plays seeds on some threads; `progress` hears how many are done and have failed. A panic is a failure. The
+/// summary does not depend on the threads.
+pub fn run_seeds(
+    seeds: Range<u64>,
+    threads: usize,
+    options: &Options,
+    progress: &(impl Fn(u64, u64) + Sync),
+) -> Summary<Counts> {
+    run_many(seeds, threads, |seed| run(seed, options), progress)
 }

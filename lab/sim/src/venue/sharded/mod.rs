@@ -17,12 +17,13 @@
 //! - every edge has released all that each shard has published.
 
 mod audit;
-mod seeds;
 mod site;
 mod trader;
 mod world;
 
-pub use seeds::{Summary, run_seeds};
+use std::ops::Range;
+
+use crate::shards::{SeedReport, Summary, counts, run_many};
 
 /// A mistake that the checks have to find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,26 +47,6 @@ pub struct Options {
     pub mistake: Option<Mistake>,
 }
 
-macro_rules! counts {
-    ($($name:ident $what:literal),* $(,)?) => {
-        /// What happened in one seed or many.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        pub struct Counts { $(#[doc = $what] pub $name: u64,)* }
-
-        impl Counts {
-            /// Names and values, in a fixed order.
-            pub fn all(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
-            }
-
-            /// Adds those of another seed.
-            pub fn add(&mut self, other: &Counts) {
-                $(self.$name += other.$name;)*
-            }
-        }
-    };
-}
-
 counts! {
     orders "Orders and replaces of participants.",
     executions "Executions, each side counted.",
@@ -84,19 +65,19 @@ counts! {
 }
 
 /// What a seed came to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
-    /// The seed.
-    pub seed: u64,
-    /// What a check found; `None`: nothing.
-    pub failed: Option<String>,
-    /// What happened.
-    pub counts: Counts,
-    /// Digest of all that happened.
-    pub digest: u64,
-}
+pub type Report = SeedReport<Counts>;
 
 /// Plays one seed.
 pub fn run(seed: u64, options: &Options) -> Report {
     world::run(seed, options)
+}
+
+/// Plays seeds as [`crate::shards::run_seeds`] does.
+pub fn run_seeds(
+    seeds: Range<u64>,
+    threads: usize,
+    options: &Options,
+    progress: &(impl Fn(u64, u64) + Sync),
+) -> Summary<Counts> {
+    run_many(seeds, threads, |seed| run(seed, options), progress)
 }

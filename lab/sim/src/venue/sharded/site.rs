@@ -62,7 +62,7 @@ pub(super) enum Who {
     Trader(Box<Trader>),
 }
 
-/// See the module.
+/// A node with its addresses, and what was heard of it if it is an edge.
 pub(super) struct Site {
     pub(super) who: Who,
     kind: Kind,

@@ -51,7 +51,7 @@ struct Order {
     open: u64,
 }
 
-/// See the module.
+/// A participant: orders, cancels and mass-cancels, changes gateways, keeps what it is told.
 pub(super) struct Trader {
     name: String,
     password: String,
