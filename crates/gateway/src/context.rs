@@ -12,13 +12,17 @@ use zerocopy::IntoBytes;
 use crate::access::throttle::Throttles;
 use crate::access::{AccessControl, Refusal};
 use crate::config::GatewayConfig;
-use crate::routes::Routes;
+use crate::routes::{Route, Routes};
 
 /// Requests that found no room upward and wait here, all sessions together. Reading stops while any
 /// do; one read of every connection still fits.
 const SPILL_MAX: usize = 65_536;
 /// Of these places, those kept for cancels.
 const SPILL_FOR_CANCELS: usize = 4_096;
+
+/// Requests for orders of which it is not known yet in which shard they are: of all sessions, of one.
+const HELD_MAX: usize = 8_192;
+const HELD_MAX_OF_ONE: usize = 256;
 
 /// What a gateway did so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -85,6 +89,8 @@ pub(crate) struct GatewayContext {
     /// By shard.
     pub(crate) ways: Vec<WayUp>,
     pub(crate) routes: Routes,
+    /// Requests that wait until it is known where they go, with the times they came.
+    pub(crate) held: VecDeque<(Nanos, Command)>,
     pub(crate) encoder: ouch::Encoder,
     pub(crate) counters: GatewayCounters,
     pub(crate) throttles: Throttles,
@@ -168,11 +174,11 @@ impl GatewayContext {
     #[must_use]
     pub(crate) fn submit(&mut self, now: ClockReading, command: Command, out: &mut Outbox) -> bool {
         let taken = match self.routes.route(&command) {
-            Some(shard) => self
+            Route::To(shard) => self
                 .ways
                 .get_mut(shard)
                 .is_some_and(|way| way.submit(now, command, &mut self.counters, out)),
-            None => {
+            Route::All => {
                 let home = self.routes.home(command.account);
                 self.ways.iter_mut().enumerate().fold(true, |all, (shard, way)| {
                     // One of them answers.
@@ -182,20 +188,54 @@ impl GatewayContext {
                     way.submit(now, command, &mut self.counters, out) && all
                 })
             }
+            Route::Unknown => self.hold(now.now, command),
         };
         self.counters.requests += u64::from(taken);
         taken
     }
 
+    /// Keeps a request until it is known where its order is; false without room.
+    fn hold(&mut self, now: Nanos, command: Command) -> bool {
+        let own = self.held.iter().filter(|(_, held)| held.account == command.account).count();
+        let room = own < HELD_MAX_OF_ONE && self.held.len() < HELD_MAX;
+        if room {
+            self.held.push_back((now, command));
+        }
+        room
+    }
+
+    /// Forgets what an account's session asked for and was not passed on: nobody reads the streams that
+    /// would say where it goes.
+    pub(crate) fn drop_held(&mut self, account: AccountId) {
+        self.held.retain(|(_, command)| command.account != account);
+    }
+
+    /// Passes on what waited for word of where its order is.
+    fn drain_held(&mut self, now: ClockReading, out: &mut Outbox) {
+        if !self.routes.take_news() || self.held.is_empty() {
+            return;
+        }
+        for (t_in, command) in std::mem::take(&mut self.held) {
+            match self.routes.route(&command) {
+                Route::To(shard) => {
+                    self.ways[shard].submit_waited(now, t_in, command, &mut self.counters, out);
+                }
+                Route::Unknown | Route::All => self.held.push_back((t_in, command)),
+            }
+        }
+    }
+
     /// Whether requests of an account are not known to be in the log yet.
     pub(crate) fn is_pending(&self, account: AccountId) -> bool {
-        self.ways.iter().any(|way| {
-            way.uplink.pending_of(account) > 0
-                || way.spill.iter().any(|(_, command)| command.account == account)
-        })
+        self.held.iter().any(|(_, command)| command.account == account)
+            || self.ways.iter().any(|way| {
+                way.uplink.pending_of(account) > 0
+                    || way.spill.iter().any(|(_, command)| command.account == account)
+            })
     }
 
     pub(crate) fn drain_spill(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.drain_held(now, out);
         self.ways.iter_mut().for_each(|way| way.drain_spill(now, out));
         if self.ways.len() > 1 {
             self.ways.iter_mut().for_each(|way| way.look(now.now));
@@ -235,6 +275,21 @@ impl WayUp {
             self.spill.push_back((now.now, command));
         }
         true
+    }
+
+    /// Passes on a request that came before, or keeps it.
+    fn submit_waited(
+        &mut self,
+        now: ClockReading,
+        t_in: Nanos,
+        command: Command,
+        counters: &mut GatewayCounters,
+        out: &mut Outbox,
+    ) {
+        if !self.spill.is_empty() || !self.try_submit(now, t_in, &command, out) {
+            counters.spilled += 1;
+            self.spill.push_back((t_in, command));
+        }
     }
 
     fn try_submit(

@@ -1,5 +1,7 @@
 //! The gateway of one VM: many connections, one way up, private streams down.
 
+use std::collections::VecDeque;
+
 use overlay::{
     frame::{self, AttachReplyBody, FrameKind, GrantBody, HopHeader, OrderAckBody, PrivateBody},
     private_receiver::{PrivateEvent, PrivateReceiver, PrivateReceiverConfig},
@@ -78,6 +80,7 @@ impl Gateway {
                 access: AccessControl::new(config.access, &config.logins),
                 ways,
                 routes,
+                held: VecDeque::new(),
                 encoder: ouch::Encoder::new(&config.instruments, config.midnight),
                 counters: GatewayCounters::default(),
                 tickets: 0,

@@ -4,9 +4,9 @@
 //! Where an account's requests went follows from its streams in all shards, which are read from
 //! their beginning when a session of it comes, and from what it sends meanwhile. What is answered
 //! stays known for a while, so that a request that is sent again finds the shard that had it, which
-//! does not answer twice. A request for an order that is not known goes to a shard whose stream has not
-//! been read yet, the lowest of them, since the order can only be there; or else to the account's home,
-//! which refuses it. Nothing here in a venue of one shard.
+//! does not answer twice. A request for an order that is not known waits while several shards' streams
+//! have not been read; it goes to the only one whose stream has not, since the order can only be there,
+//! or, with all read, to the account's home, which refuses it. Nothing here in a venue of one shard.
 //!
 //! Memory: at most [`KNOWN_MAX`] requests of an account are known; beyond that the older half of those
 //! that are no open orders is forgotten, and only then the lowest of these.
@@ -23,6 +23,17 @@ struct Known {
     shard: u16,
     /// It may be open.
     open: bool,
+}
+
+/// Where a request goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Route {
+    /// To one shard.
+    To(usize),
+    /// To all shards.
+    All,
+    /// It names an order that may be in any of several shards whose streams are not read yet.
+    Unknown,
 }
 
 /// Requests of one account.
@@ -42,6 +53,8 @@ pub(crate) struct Routes {
     shard_of: Vec<u16>,
     /// By account number.
     accounts: Vec<AccountOrders>,
+    /// A stream was read or an order heard of since [`Routes::take_news`].
+    news: bool,
 }
 
 impl Routes {
@@ -49,7 +62,8 @@ impl Routes {
     pub(crate) fn new(shards: usize, shard_of: Vec<u16>, accounts_max: usize) -> Routes {
         let shards = shards.clamp(1, types::limits::SHARDS_MAX) as u16;
         let accounts = if shards > 1 { accounts_max + 1 } else { 0 };
-        Routes { shards, shard_of, accounts: vec![AccountOrders::default(); accounts] }
+        let accounts = vec![AccountOrders::default(); accounts];
+        Routes { shards, shard_of, accounts, news: false }
     }
 
     /// The shard that orders an account's streams.
@@ -64,35 +78,44 @@ impl Routes {
         Some(usize::from(*shard)).filter(|shard| *shard < usize::from(self.shards))
     }
 
-    /// Where a request goes; `None`: to all shards. What it begins is known from now on.
+    /// Where a request goes. What it begins is known from now on, unless it has to wait.
     #[inline]
-    pub(crate) fn route(&mut self, command: &Command) -> Option<usize> {
-        if self.shards == 1 { Some(0) } else { self.route_among(command) }
+    pub(crate) fn route(&mut self, command: &Command) -> Route {
+        if self.shards == 1 { Route::To(0) } else { self.route_among(command) }
     }
 
-    fn route_among(&mut self, command: &Command) -> Option<usize> {
+    fn route_among(&mut self, command: &Command) -> Route {
         let home = self.home(command.account);
         let instrument = self.of_instrument(command.instrument);
         let Some(orders) = self.accounts.get_mut(usize::from(command.account.0)) else {
-            return Some(home);
+            return Route::To(home);
         };
         match command.kind {
             CommandKind::NewOrder => {
                 let shard = instrument.unwrap_or(home);
                 orders.open(command.user_ref.0, shard);
-                Some(shard)
+                Route::To(shard)
             }
-            CommandKind::Cancel => Some(orders.shard(command.user_ref.0, home)),
+            CommandKind::Cancel => orders.route(command.user_ref.0, home),
             CommandKind::Replace => {
-                let own = orders.known(command.user_ref.0);
-                let shard = own.unwrap_or_else(|| orders.shard(command.orig_user_ref.0, home));
-                orders.open(command.user_ref.0, shard);
-                Some(shard)
+                let route = match orders.known(command.user_ref.0) {
+                    Some(shard) => Route::To(shard),
+                    None => orders.route(command.orig_user_ref.0, home),
+                };
+                if let Route::To(shard) = route {
+                    orders.open(command.user_ref.0, shard);
+                }
+                route
             }
-            CommandKind::MassCancel if command.instrument == InstrumentId(0) => None,
-            CommandKind::MassCancel => Some(instrument.unwrap_or(home)),
-            _ => Some(home),
+            CommandKind::MassCancel if command.instrument == InstrumentId(0) => Route::All,
+            CommandKind::MassCancel => Route::To(instrument.unwrap_or(home)),
+            _ => Route::To(home),
         }
+    }
+
+    /// Whether requests that had to wait may have somewhere to go since the last call.
+    pub(crate) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
     }
 
     /// A session of the account came: nothing is read of its streams.
@@ -107,7 +130,9 @@ impl Routes {
     /// The account's stream of a shard is read as far as it was when the session came.
     pub(crate) fn note_read(&mut self, account: AccountId, shard: usize) {
         if let Some(orders) = self.accounts.get_mut(usize::from(account.0)) {
-            orders.unread &= !(1u32 << shard.min(31));
+            let unread = orders.unread & !(1u32 << shard.min(31));
+            self.news |= unread != orders.unread;
+            orders.unread = unread;
         }
     }
 
@@ -118,6 +143,7 @@ impl Routes {
             return;
         }
         let Some(orders) = self.accounts.get_mut(usize::from(account.0)) else { return };
+        self.news = true;
         let number = report.user_ref.0;
         match report.kind {
             ExecutionKind::Accepted => orders.open(number, shard),
@@ -182,11 +208,12 @@ impl AccountOrders {
         self.find(number).ok().map(|at| usize::from(self.known[at].shard))
     }
 
-    fn shard(&self, number: u32, home: usize) -> usize {
-        match self.known(number) {
-            Some(shard) => shard,
-            None if self.unread != 0 => self.unread.trailing_zeros() as usize,
-            None => home,
+    fn route(&self, number: u32, home: usize) -> Route {
+        match (self.known(number), self.unread.count_ones()) {
+            (Some(shard), _) => Route::To(shard),
+            (None, 0) => Route::To(home),
+            (None, 1) => Route::To(self.unread.trailing_zeros() as usize),
+            (None, _) => Route::Unknown,
         }
     }
 }
@@ -211,23 +238,39 @@ mod tests {
         let mut routes = Routes::new(3, vec![0, 1, 2], 4);
         let account = AccountId(2);
         routes.begin(account);
-        assert_eq!(routes.route(&command(CommandKind::NewOrder, 5, 3)), Some(2));
-        assert_eq!(routes.route(&command(CommandKind::Cancel, 5, 0)), Some(2));
+        assert_eq!(routes.route(&command(CommandKind::NewOrder, 5, 3)), Route::To(2));
+        assert_eq!(routes.route(&command(CommandKind::Cancel, 5, 0)), Route::To(2));
         let replace =
             Command { orig_user_ref: UserRefNum(5), ..command(CommandKind::Replace, 6, 0) };
-        assert_eq!(routes.route(&replace), Some(2));
-        assert_eq!(routes.route(&command(CommandKind::Cancel, 6, 0)), Some(2));
-        assert_eq!(routes.route(&command(CommandKind::MassCancel, 7, 0)), None);
-        assert_eq!(routes.route(&command(CommandKind::MassCancel, 7, 1)), Some(0));
-        assert_eq!(routes.route(&command(CommandKind::SessionSlot, 0, 0)), Some(1), "its home");
-        assert_eq!(routes.route(&command(CommandKind::NewOrder, 8, 9)), Some(1), "no instrument");
-        // Unknown ones: where the order may still be, then at home.
-        assert_eq!(routes.route(&command(CommandKind::Cancel, 99, 0)), Some(0));
+        assert_eq!(routes.route(&replace), Route::To(2));
+        assert_eq!(routes.route(&command(CommandKind::Cancel, 6, 0)), Route::To(2));
+        assert_eq!(routes.route(&command(CommandKind::MassCancel, 7, 0)), Route::All);
+        assert_eq!(routes.route(&command(CommandKind::MassCancel, 7, 1)), Route::To(0));
+        assert_eq!(
+            routes.route(&command(CommandKind::SessionSlot, 0, 0)),
+            Route::To(1),
+            "its home"
+        );
+        assert_eq!(
+            routes.route(&command(CommandKind::NewOrder, 8, 9)),
+            Route::To(1),
+            "no instrument"
+        );
+        // Unknown ones wait as long as the order may be in several, then go where it may be, then home.
+        let _ = routes.take_news();
+        assert_eq!(routes.route(&command(CommandKind::Cancel, 99, 0)), Route::Unknown);
+        let replace =
+            Command { orig_user_ref: UserRefNum(99), ..command(CommandKind::Replace, 100, 0) };
+        assert_eq!(routes.route(&replace), Route::Unknown);
+        assert_eq!(routes.route(&command(CommandKind::Cancel, 100, 0)), Route::Unknown);
+        assert!(!routes.take_news());
         routes.note_read(account, 0);
+        assert!(routes.take_news());
+        assert_eq!(routes.route(&command(CommandKind::Cancel, 99, 0)), Route::Unknown);
         routes.note_read(account, 1);
-        assert_eq!(routes.route(&command(CommandKind::Cancel, 99, 0)), Some(2));
+        assert_eq!(routes.route(&command(CommandKind::Cancel, 99, 0)), Route::To(2));
         routes.note_read(account, 2);
-        assert_eq!(routes.route(&command(CommandKind::Cancel, 99, 0)), Some(1));
+        assert_eq!(routes.route(&command(CommandKind::Cancel, 99, 0)), Route::To(1));
     }
 
     #[test]
@@ -239,11 +282,11 @@ mod tests {
         routes.route(&command(CommandKind::NewOrder, 1, 1));
         let replace =
             Command { orig_user_ref: UserRefNum(1), ..command(CommandKind::Replace, 2, 0) };
-        assert_eq!(routes.route(&replace), Some(0));
+        assert_eq!(routes.route(&replace), Route::To(0));
         routes.accounts[2].close(1, 0);
         routes.accounts[2].close(2, 0);
-        assert_eq!(routes.route(&replace), Some(0), "not to its home, which knows of neither");
-        assert_eq!(routes.route(&command(CommandKind::Cancel, 1, 0)), Some(0));
+        assert_eq!(routes.route(&replace), Route::To(0), "not to its home, which knows of neither");
+        assert_eq!(routes.route(&command(CommandKind::Cancel, 1, 0)), Route::To(0));
     }
 
     #[test]

@@ -346,6 +346,7 @@ impl Gateway {
             }
             if self.conn(account) == Some(conn) {
                 self.conn_of[usize::from(account.0)] = None;
+                self.context.drop_held(account);
                 self.streams.detach(now, account, out);
             }
         }

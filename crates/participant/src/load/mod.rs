@@ -189,6 +189,8 @@ const START_DELAY_NS: u64 = 100 * Nanos::MILLI;
 const END_TOLD_NS: u64 = Nanos::SECOND;
 /// From the last answer to the logout: executions that others have caused may still come.
 const LINGER_NS: u64 = 200 * Nanos::MILLI;
+/// The same when copies of cancels that were sent again may still be answered.
+const COPIES_TOLD_NS: u64 = Nanos::SECOND;
 /// Most messages played before the loop gets a turn.
 const PLAY_BATCH: usize = 256;
 
@@ -346,7 +348,9 @@ impl Load {
                 let ends =
                     self.members.iter().filter_map(|member| member.requests.last_end()).max();
                 let ended = ends.map_or(now, |end| end.after(END_TOLD_NS).max(now));
-                self.deadline = self.deadline.min(ended.after(LINGER_NS));
+                let copies = self.members.iter().any(|member| member.requests.awaits_copies());
+                let linger = if copies { COPIES_TOLD_NS } else { LINGER_NS };
+                self.deadline = self.deadline.min(ended.after(linger));
             }
             if now >= self.deadline {
                 self.finish(now, out);

@@ -59,6 +59,8 @@ pub struct LoadCounts {
     pub canceled: u64,
     /// Cancels of orders that were gone.
     pub cancels_rejected: u64,
+    /// Of them, further answers to cancels that were sent again: by then their orders were gone.
+    pub cancels_rejected_again: u64,
     /// Orders and replacements refused, by the protocol's reason.
     pub rejected: BTreeMap<u16, u64>,
     /// Executions, one for each side that is ours.
@@ -134,8 +136,10 @@ struct Slot {
     cancel: Option<Nanos>,
     /// A cancel has been asked for and answered.
     canceled: bool,
-    /// The cancel has been sent.
-    cancel_sent: bool,
+    /// How often the cancel has been sent, and how often it was answered: as often at most, since a
+    /// cancel has no number of its own.
+    cancel_sends: u8,
+    cancel_answers: u8,
 }
 
 /// See the module. Orders are numbered densely from a first number on.
@@ -181,7 +185,8 @@ impl Requests {
             expired: false,
             cancel: None,
             canceled: false,
-            cancel_sent: false,
+            cancel_sends: 0,
+            cancel_answers: 0,
         });
         self.waiting += 1;
         request
@@ -202,11 +207,10 @@ impl Requests {
     /// Records that it was sent.
     pub fn note_sent(&mut self, request: &Request) {
         if let Some(slot) = self.slot(request.order) {
-            let noted = match request.kind {
-                Kind::Cancel => &mut slot.cancel_sent,
-                Kind::New | Kind::Replace => &mut slot.request.sent,
-            };
-            *noted = true;
+            match request.kind {
+                Kind::Cancel => slot.cancel_sends = slot.cancel_sends.saturating_add(1),
+                Kind::New | Kind::Replace => slot.request.sent = true,
+            }
         }
     }
 
@@ -243,6 +247,13 @@ impl Requests {
             Answer::Canceled | Answer::CancelRejected => {
                 if answer == Answer::Canceled {
                     slot.open = 0;
+                }
+                slot.cancel_answers = slot.cancel_answers.saturating_add(1);
+                let again = answer == Answer::CancelRejected && slot.canceled;
+                if again && slot.cancel_answers <= slot.cancel_sends {
+                    counts.cancels_rejected += 1;
+                    counts.cancels_rejected_again += 1;
+                    return None;
                 }
                 let first = slot.cancel.take().map(|due| (Kind::Cancel, due));
                 slot.canceled |= first.is_some();
@@ -286,17 +297,51 @@ impl Requests {
         slot.open == 0
     }
 
+    /// Whether a cancel that was sent again may still get further answers.
+    pub fn awaits_copies(&self) -> bool {
+        self.slots.iter().any(|slot| slot.cancel_sends > slot.cancel_answers.max(1))
+    }
+
     /// All requests without an answer, orders before cancels.
     pub fn unanswered(&self) -> Vec<Request> {
         let orders = self.slots.iter().filter(|slot| !slot.answered).map(|slot| slot.request);
         let cancels = self.slots.iter().filter(|slot| slot.cancel.is_some());
-        orders.chain(cancels.map(|slot| Request { kind: Kind::Cancel, ..slot.request })).collect()
+        let cancels = cancels.map(|slot| {
+            let sent = slot.cancel_sends > 0;
+            Request { kind: Kind::Cancel, sent, ..slot.request }
+        });
+        orders.chain(cancels).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cancel_sent_again_may_be_refused_again_and_no_more() {
+        let (mut requests, mut counts) = (Requests::with_capacity(2), LoadCounts::default());
+        let terms = LimitOrder { side: Side::Buy, price: Price(1), lots: 5, expire_at: None };
+        let order = requests.add(0, terms, Nanos(1)).order;
+        assert!(requests.answered(order, Answer::Accepted, &mut counts).is_some());
+        let cancel = requests.cancel(order, Nanos(2)).unwrap();
+        requests.note_sent(&cancel);
+        assert!(!requests.awaits_copies());
+        let again = requests.unanswered();
+        assert_eq!((again.len(), again[0].kind, again[0].sent), (1, Kind::Cancel, true));
+        requests.note_sent(&again[0]);
+        assert!(requests.awaits_copies());
+        assert!(requests.answered(order, Answer::Canceled, &mut counts).is_some());
+        assert!(requests.awaits_copies());
+        assert!(requests.answered(order, Answer::CancelRejected, &mut counts).is_none());
+        assert!(!requests.awaits_copies());
+        assert_eq!((counts.duplicates, counts.cancels_rejected), (0, 1));
+        assert_eq!(counts.cancels_rejected_again, 1);
+        // A third answer to two cancels, or a second cancellation, is one too many.
+        assert!(requests.answered(order, Answer::CancelRejected, &mut counts).is_none());
+        assert!(requests.answered(order, Answer::Canceled, &mut counts).is_none());
+        assert_eq!((counts.duplicates, counts.cancels_rejected), (2, 1));
+    }
 
     #[test]
     fn an_execution_after_the_order_has_expired_is_counted() {

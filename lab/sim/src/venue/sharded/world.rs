@@ -37,6 +37,8 @@ const BEGIN_NS: u64 = 400 * MILLI;
 const FAULTY_NS: u64 = 1_800 * MILLI;
 /// Everything open is closed until here, and all that was streamed is read.
 const CLOSED_NS: u64 = 14_000 * MILLI;
+/// Cancels that were sent twice may be on their way so long after orders are closed.
+const QUIET_NS: u64 = 500 * MILLI;
 /// How long a stream may take to be read again.
 const LISTEN_NS: u64 = 6_000 * MILLI;
 /// Between two looks.
@@ -218,7 +220,7 @@ impl Run {
             self.step();
         }
         self.heal();
-        let done = self.until(CLOSED_NS, |run| run.is_closed());
+        let done = self.settle();
         self.count();
         if !done {
             return Err(self.why_not_closed());
@@ -236,6 +238,28 @@ impl Run {
             self.listen_again(gateway, &streams)?;
         }
         Ok(())
+    }
+
+    /// Runs until all is closed and, for [`QUIET_NS`], nothing that was still on its way has come to
+    /// a log. False when it is too late for that.
+    fn settle(&mut self) -> bool {
+        loop {
+            if !self.until(CLOSED_NS, Run::is_closed) {
+                return false;
+            }
+            let lengths = self.log_lengths();
+            let quiet_at = self.world.now().after(QUIET_NS);
+            while self.world.now() < quiet_at {
+                self.step();
+            }
+            if self.log_lengths() == lengths && self.is_closed() {
+                return true;
+            }
+        }
+    }
+
+    fn log_lengths(&self) -> Vec<Option<usize>> {
+        self.roots().map(|root| root.map(|root| root.applied().count())).collect()
     }
 
     /// Some time passes; the operator looks.
