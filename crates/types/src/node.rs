@@ -423,3 +423,109 @@ pub trait Node {
         true
     }
 }
+
+/// Implements [`Node`] for a type whose calls all go to one of several nodes. `$each!(self, node => call)`
+/// is the caller's macro that finds the node and makes the call.
+#[macro_export]
+macro_rules! forward_node {
+    ($type:ty, $each:ident) => {
+        impl $crate::Node for $type {
+            fn handle_datagram(
+                &mut self,
+                now: $crate::ClockReading,
+                channel: $crate::Channel,
+                from: $crate::Peer,
+                bytes: &[u8],
+                out: &mut $crate::Outbox,
+            ) {
+                $each!(self, node => node.handle_datagram(now, channel, from, bytes, out));
+            }
+
+            fn handle_timeout(&mut self, now: $crate::ClockReading, out: &mut $crate::Outbox) {
+                $each!(self, node => node.handle_timeout(now, out));
+            }
+
+            fn next_timeout(&self) -> $crate::Nanos {
+                $each!(self, node => node.next_timeout())
+            }
+
+            fn handle_connect(
+                &mut self,
+                now: $crate::ClockReading,
+                conn: $crate::ConnId,
+                out: &mut $crate::Outbox,
+            ) {
+                $each!(self, node => node.handle_connect(now, conn, out));
+            }
+
+            fn handle_accept(
+                &mut self,
+                now: $crate::ClockReading,
+                conn: $crate::ConnId,
+                remote: &$crate::Remote,
+                out: &mut $crate::Outbox,
+            ) {
+                $each!(self, node => node.handle_accept(now, conn, remote, out));
+            }
+
+            fn handle_work(
+                &mut self,
+                now: $crate::ClockReading,
+                ticket: u64,
+                answer: &[u8],
+                out: &mut $crate::Outbox,
+            ) {
+                $each!(self, node => node.handle_work(now, ticket, answer, out));
+            }
+
+            fn handle_stream(
+                &mut self,
+                now: $crate::ClockReading,
+                conn: $crate::ConnId,
+                bytes: &[u8],
+                out: &mut $crate::Outbox,
+            ) {
+                $each!(self, node => node.handle_stream(now, conn, bytes, out));
+            }
+
+            fn handle_close(
+                &mut self,
+                now: $crate::ClockReading,
+                conn: $crate::ConnId,
+                out: &mut $crate::Outbox,
+            ) {
+                $each!(self, node => node.handle_close(now, conn, out));
+            }
+
+            fn handle_unread(
+                &mut self,
+                now: $crate::ClockReading,
+                conn: $crate::ConnId,
+                out: &mut $crate::Outbox,
+            ) {
+                $each!(self, node => node.handle_unread(now, conn, out));
+            }
+
+            fn handle_durable(
+                &mut self,
+                now: $crate::ClockReading,
+                position: u64,
+                out: &mut $crate::Outbox,
+            ) {
+                $each!(self, node => node.handle_durable(now, position, out));
+            }
+
+            fn expect_more(&mut self) {
+                $each!(self, node => node.expect_more());
+            }
+
+            fn handle_batch(&mut self, now: $crate::ClockReading, out: &mut $crate::Outbox) {
+                $each!(self, node => node.handle_batch(now, out));
+            }
+
+            fn wants_stream(&self, conn: $crate::ConnId) -> bool {
+                $each!(self, node => node.wants_stream(conn))
+            }
+        }
+    };
+}

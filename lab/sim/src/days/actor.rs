@@ -2,7 +2,7 @@
 
 use exchange::{Role, Root};
 use feed::Subscriber;
-use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer, Remote};
+use types::Channel;
 use wire::moldudp::Packet;
 
 use super::{Sabotage, Trader};
@@ -46,72 +46,7 @@ impl Actor {
     }
 }
 
-impl Node for Actor {
-    fn handle_datagram(
-        &mut self,
-        now: ClockReading,
-        channel: Channel,
-        from: Peer,
-        bytes: &[u8],
-        out: &mut Outbox,
-    ) {
-        each!(self, node => node.handle_datagram(now, channel, from, bytes, out));
-    }
-
-    fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
-        each!(self, node => node.handle_timeout(now, out));
-    }
-
-    fn next_timeout(&self) -> Nanos {
-        each!(self, node => node.next_timeout())
-    }
-
-    fn handle_connect(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
-        each!(self, node => node.handle_connect(now, conn, out));
-    }
-
-    fn handle_accept(
-        &mut self,
-        now: ClockReading,
-        conn: ConnId,
-        remote: &Remote,
-        out: &mut Outbox,
-    ) {
-        each!(self, node => node.handle_accept(now, conn, remote, out));
-    }
-
-    fn handle_work(&mut self, now: ClockReading, ticket: u64, answer: &[u8], out: &mut Outbox) {
-        each!(self, node => node.handle_work(now, ticket, answer, out));
-    }
-
-    fn handle_stream(&mut self, now: ClockReading, conn: ConnId, bytes: &[u8], out: &mut Outbox) {
-        each!(self, node => node.handle_stream(now, conn, bytes, out));
-    }
-
-    fn handle_close(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
-        each!(self, node => node.handle_close(now, conn, out));
-    }
-
-    fn handle_unread(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
-        each!(self, node => node.handle_unread(now, conn, out));
-    }
-
-    fn handle_durable(&mut self, now: ClockReading, position: u64, out: &mut Outbox) {
-        each!(self, node => node.handle_durable(now, position, out));
-    }
-
-    fn expect_more(&mut self) {
-        each!(self, node => node.expect_more());
-    }
-
-    fn handle_batch(&mut self, now: ClockReading, out: &mut Outbox) {
-        each!(self, node => node.handle_batch(now, out));
-    }
-
-    fn wants_stream(&self, conn: ConnId) -> bool {
-        each!(self, node => node.wants_stream(conn))
-    }
-}
+types::forward_node!(Actor, each);
 
 /// Loses what a seeded bug loses, and every end of a session on its way to one listener, who has to ask
 /// for it.
