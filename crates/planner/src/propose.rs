@@ -411,11 +411,10 @@ impl Placing<'_> {
 mod tests {
     use super::*;
     use crate::cloud::{Cloud, CloudModel};
-    use crate::noise::{Rule, chosen_by, judge, judged_by};
+    use crate::noise::{Rule, SLICES, chosen_by, judge, judged_by};
     use crate::routes::tests::{probed, routes};
 
-    const SLICES: usize = 20;
-    const RULE: Rule = Rule { alpha: 0.05, least: 0.03 };
+    const RULE: Rule = Rule::DEFAULT;
 
     /// A pool of ten, six of them proxies of two layers, and six leaves behind a root.
     struct Venue {
@@ -480,6 +479,8 @@ mod tests {
     fn a_pool_of_equals_is_left_alone() {
         let (chosen, judged) = (chosen_by(SLICES), judged_by(SLICES));
         let (mut changed, mut naive) = (Vec::new(), 0);
+        // Five series of 20 plans: by chance alone one of them changes in one of ten such tests, and the seeds
+        // are fixed.
         for seed in 0..100 {
             let venue = venue(&[], 0, seed);
             if venue.decided(&chosen, &judged, &RULE, seed).1 {
@@ -487,11 +488,11 @@ mod tests {
             }
             if seed < 20 {
                 // What the cut and the least gain are for: judged by what it was chosen by, chance wins.
-                let rule = Rule { least: 0.0, ..RULE };
+                let rule = Rule { alpha: 0.05, least: 0.0 };
                 naive += usize::from(venue.decided(&chosen, &chosen, &rule, seed).1);
             }
         }
-        assert!(changed.len() <= 5, "changed at seeds {changed:?}");
+        assert!(changed.is_empty(), "changed at seeds {changed:?}");
         assert!(naive >= 5, "the control finds a gain where there is none: {naive} of 20");
     }
 

@@ -4,7 +4,7 @@
 use overlay::seating::MOVED_MAX;
 use overlay::shape::{CHILD_NS, HOP_NS, Shape};
 use overlay::topology::{ROOT, Topology, Tree};
-use planner::noise::{Rule, chosen_by, judge, judged_by};
+use planner::noise::{Rule, SLICES, chosen_by, judge, judged_by};
 use planner::propose::{Problem, Proposal};
 use planner::routes::{Hop, Play, Probes, Routes, play, play_to_first, predict};
 use types::NodeId;
@@ -12,8 +12,6 @@ use types::NodeId;
 use super::measuring::Measuring;
 use super::{Measured, PlanSettings, Predicted, TreeLine, VerdictLine};
 
-/// Slices of time that probes are cut into.
-const SLICES: usize = 20;
 /// Messages in a row whose ways are looked at: parents change with every one.
 const KINDS: u64 = 64;
 /// Messages of a slice that a tree is judged by.

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use planner::noise::Verdict;
+use planner::noise::{Rule, Verdict};
 use planner::routes::Prediction;
 use serde::{Deserialize, Serialize};
 
@@ -44,8 +44,8 @@ impl Default for PlanSettings {
             probes_per_s: 500,
             probes: 200,
             every: String::new(),
-            alpha: 0.01,
-            least_gain_percent: 5.0,
+            alpha: Rule::DEFAULT.alpha,
+            least_gain_percent: 100.0 * Rule::DEFAULT.least,
             candidates: 8,
         }
     }
