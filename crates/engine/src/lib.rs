@@ -28,6 +28,7 @@ mod between;
 mod codec;
 mod config;
 mod counters;
+pub mod daily;
 mod day;
 mod engine_events;
 pub mod explain;

@@ -125,6 +125,11 @@ impl Ledger {
         self.statements.entry((report.account, report.instrument)).or_default()
     }
 
+    /// What an account has dealt in an instrument so far; open orders are not in it.
+    pub(crate) fn dealt(&self, key: (AccountId, InstrumentId)) -> Statement {
+        self.statements.get(&key).copied().unwrap_or_default()
+    }
+
     fn leave(&mut self, report: &ExecutionReport) {
         let key = (report.account, report.user_ref);
         if report.leaves.0 == 0 {

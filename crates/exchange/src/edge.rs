@@ -81,6 +81,11 @@ impl Edge {
         }
     }
 
+    /// From now on the venue's clock is so far ahead of this node's, ns; see [`crate::Root::go_ahead`].
+    pub fn go_ahead(&mut self, ahead_ns: u64) {
+        self.gateway.go_ahead(ahead_ns);
+    }
+
     /// The receiver of the first stream.
     pub fn receiver(&self) -> &Receiver {
         &self.receivers[0]

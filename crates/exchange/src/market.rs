@@ -131,7 +131,8 @@ impl Passing {
             }
             let new = packet.messages().skip(next.saturating_sub(packet.seq()) as usize);
             let whole = packet.seq() <= *next;
-            gateway.handle_released(now.now, whole.then_some(new));
+            let at = gateway.venue_clock().at(now.now);
+            gateway.handle_released(at, whole.then_some(new));
             *next = packet.next_seq();
             news = true;
         }

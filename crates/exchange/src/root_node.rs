@@ -29,7 +29,7 @@ use overlay::{
 };
 use types::{
     AccountId, Channel, ClockReading, Command, CommandKind, ExecutionReport, GatewayId,
-    Incarnation, Nanos, Node, NodeId, Outbox, Peer, Seq, Source,
+    Incarnation, Nanos, Node, NodeId, Outbox, Peer, Seq, Source, VenueClock,
 };
 use wire::itch;
 use zerocopy::{IntoBytes, TryFromBytes};
@@ -107,6 +107,8 @@ pub struct Root {
     /// The other shards; in a venue of several.
     shards: Option<Box<Shards>>,
     counters: RootCounters,
+    /// The log is dated with it, and the timetable goes by it.
+    venue_clock: VenueClock,
 }
 
 impl Root {
@@ -150,6 +152,7 @@ impl Root {
             room: Room::default(),
             shards,
             counters: RootCounters::default(),
+            venue_clock: VenueClock::default(),
         })
     }
 
@@ -377,7 +380,9 @@ impl Root {
 
     /// Puts an input into the log; false when it is full.
     fn enter_log(&mut self, now: ClockReading, draft: Draft) -> bool {
-        let entered = self.log.append(now.now, draft).is_ok();
+        let at = |now: Nanos| self.venue_clock.at(now);
+        let (t_seq, draft) = (at(now.now), Draft { t_in: at(draft.t_in), ..draft });
+        let entered = self.log.append(t_seq, draft).is_ok();
         self.counters.log_full += u64::from(!entered);
         entered
     }
@@ -530,12 +535,13 @@ impl Root {
 
     /// Does what the timetable says is due.
     fn keep_time(&mut self, now: ClockReading, out: &mut Outbox) {
-        while let Some(shape) = self.schedule.timetable.pop_tree(now.now) {
+        let at = self.venue_clock.at(now.now);
+        while let Some(shape) = self.schedule.timetable.pop_tree(at) {
             self.change_tree(now, shape, out);
         }
         while !self.schedule.ended {
             let day = &self.schedule.day;
-            let Some(command) = self.schedule.timetable.pop(now.now, |id| day.in_call(id)) else {
+            let Some(command) = self.schedule.timetable.pop(at, |id| day.in_call(id)) else {
                 return;
             };
             self.command(now, command, out);
@@ -648,11 +654,10 @@ impl Node for Root {
             true => self.room_at(at),
             false => Nanos::NEVER,
         };
-        let day = self.schedule.next_due();
         let timers = [
-            day,
+            self.venue_clock.when(self.schedule.next_due()),
             due(self.inbound.ingress.next_timeout()),
-            due(self.expiry_due()),
+            due(self.venue_clock.when(self.expiry_due())),
             self.downlinks.next_timeout(),
             self.private.next_timeout(),
             if self.schedule.ended {

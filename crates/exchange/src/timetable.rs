@@ -108,6 +108,11 @@ impl Timetable {
         first.into_iter().chain(tree).chain(repeated).chain(planned).min().unwrap_or(Nanos::NEVER)
     }
 
+    /// When the next step of the venue's days is due; [`Nanos::NEVER`] without a schedule.
+    pub(crate) fn next_step(&self) -> Nanos {
+        self.schedule.as_ref().and_then(Schedule::next_due).unwrap_or(Nanos::NEVER)
+    }
+
     /// Another root has given a command at `at`: if it was of this timetable, it is done here, too.
     pub fn passed(&mut self, at: Nanos, command: &Command) {
         if self.due.front().is_some_and(|(_, first)| first == command) {

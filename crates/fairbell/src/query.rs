@@ -25,6 +25,7 @@ const DAY_NS: u64 = 86_400 * Nanos::SECOND;
     fairbell query orders --state open --limit 0         every open order\n  \
     fairbell query trades --instrument BTCUSD --since 09:30 --until 10:00 --json\n  \
     fairbell query trades --participant GUESTS           of a firm, on either side\n  \
+    fairbell query orders --day 3 --state cancelled      of the third day of the venue\n  \
     fairbell query ticks --dir /var/lib/ticks --symbol BTCUSD")]
 pub struct QueryArgs {
     /// What to ask for.
@@ -67,6 +68,9 @@ pub struct RowArgs {
     /// Before, in the same forms
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
+    /// Of this day of the venue, from 1: orders that began on it, trades made on it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub day: Option<u32>,
     /// Rows at most, the last ones; 0: all
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub limit: u64,
@@ -132,6 +136,7 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
         state: state.clone(),
         since: time("since", &rows.since)?,
         until: time("until", &rows.until)?,
+        day: rows.day,
         limit: Some(rows.limit).filter(|limit| *limit > 0),
     };
     known(&query, &filter).map_err(wrong)??;
@@ -358,6 +363,7 @@ fn order(line: &OrderLine) -> Value {
         "t_in_ns": line.t_in,
         "t_ns": line.t_ns,
         "t_last_ns": line.t_last,
+        "day": line.day,
     })
 }
 
@@ -387,6 +393,7 @@ fn trade(line: &TradeLine) -> Value {
         "feed_position": line.feed_position,
         "buy": party(&line.buy),
         "sell": party(&line.sell),
+        "day": line.day,
     })
 }
 

@@ -1,12 +1,14 @@
 //! `fairbell statement`: what everybody traded, closing prices, the trade file, and whether log,
 //! statements and feed tell of the same.
 
+mod days;
+
 use clap::Args;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::path::PathBuf;
 
-use engine::statement::{Difference, Ledger, Statement, Tape, reconcile};
+use engine::statement::{Difference, Ledger, Statement, Tape, TradeLine, reconcile};
 use engine::{Engine, Output};
 use serde_json::{Value, json};
 use types::{AccountId, InstrumentId, Price};
@@ -20,6 +22,8 @@ use host::failure::{Failure, on};
 #[command(after_help = "Examples:\n  \
     fairbell statement --log out/exchange.log                    all participants\n  \
     fairbell statement --log out/exchange.log --participant 3\n  \
+    fairbell statement --day 2                                   opening, dealings, closing\n  \
+    fairbell statement --day 2026-11-27 --json\n  \
     fairbell statement --log out/exchange.log --trades trades.csv")]
 pub struct StatementArgs {
     /// The log
@@ -28,6 +32,9 @@ pub struct StatementArgs {
     /// Of this account only
     #[arg(long, value_name = "N")]
     pub participant: Option<u16>,
+    /// Of one day: its number in the log, from 1, or its date; or all days one by one
+    #[arg(long, value_name = "DAY", value_parser = days::wanted)]
+    pub day: Option<days::Wanted>,
     /// Write every trade to FILE as CSV
     #[arg(long, value_name = "FILE")]
     pub trades: Option<PathBuf>,
@@ -44,6 +51,9 @@ const SHOWN_MAX: usize = 20;
 
 /// Draws everything up and prints it; a difference is a failure.
 pub fn run(args: &StatementArgs, also: &[engine::Config]) -> Result<(), Failure> {
+    if let Some(wanted) = &args.day {
+        return days::run(args, wanted, also);
+    }
     let opened = open(&args.log, args.config.as_deref(), also)?.whole(&args.log)?;
     let bar = progress(opened.records);
     let (mut engine, mut output) = (Engine::new(opened.config), Output::default());
@@ -59,7 +69,7 @@ pub fn run(args: &StatementArgs, also: &[engine::Config]) -> Result<(), Failure>
     bar.finish_and_clear();
     let differences = reconcile(&ledger, &tape, &engine);
     if let Some(path) = &args.trades {
-        write_trades(&ledger, &engine, path).map_err(|error| on(path, error))?;
+        write_trades(ledger.trades(), &engine, path).map_err(|error| on(path, error))?;
     }
     let statements = ledger.statements();
     let shown = |account: &AccountId| args.participant.is_none_or(|wanted| wanted == account.0);
@@ -165,13 +175,17 @@ fn document(
     })
 }
 
-fn write_trades(ledger: &Ledger, engine: &Engine, path: &Path) -> std::io::Result<()> {
+fn write_trades<'a>(
+    trades: impl Iterator<Item = &'a TradeLine>,
+    engine: &Engine,
+    path: &Path,
+) -> std::io::Result<()> {
     let mut file = BufWriter::new(std::fs::File::create(path)?);
     writeln!(
         file,
         "match_number,time_ns,symbol,price,lots,auction,broken,buyer,buy_order,seller,sell_order"
     )?;
-    for trade in ledger.trades() {
+    for trade in trades {
         writeln!(
             file,
             "{},{},{},{},{},{},{},{},{},{},{}",

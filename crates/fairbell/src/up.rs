@@ -3,6 +3,7 @@
 //! Three threads run the loops; this one collects traces, draws the view, kills a proxy or a gateway
 //! when asked to, and decides when the run is over.
 
+mod accelerate;
 mod args;
 mod board;
 mod capture;
@@ -48,6 +49,7 @@ use host::journal::kept::written;
 use host::replica::line::RootLine;
 use host::{deployment, group, room, spill};
 
+use accelerate::Accelerator;
 use day::TradingDay;
 use outcome::{Artifacts, Elsewhere, quantiles};
 use revise::Turns;
@@ -102,6 +104,13 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     if args.slow_proxy.is_some() && config.journal.is_replicated() {
         return Err(Failure::Usage("--slow-proxy: not with replicas of the root".to_string()));
     }
+    for (option, given) in
+        [("--accelerate", args.accelerate.is_some()), ("--days", args.days.is_some())]
+    {
+        if given && !config.calendar.is_on() {
+            return Err(Failure::Usage(format!("{option}: needs a calendar (calendar.zone)")));
+        }
+    }
     let log = args.out.join(LOG_FILE);
     let relay = std::cell::RefCell::new(None);
     let divert = |from: &mut Peer, to: &mut Peer| {
@@ -145,6 +154,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         bound_ns: clocks.of[1].reading().bound_ns,
         timed: if resumed { 0 } else { flow::timed(&config, sample.as_ref(), duration_ns) },
         flip: args.flip_replica,
+        hurry: (args.accelerate, args.days),
         alarms,
         out: &args.out,
         config: &config,
@@ -247,6 +257,8 @@ struct Run<'a> {
     timed: u64,
     /// Of whose journal, from 1, a bit is flipped before the replicas are compared.
     flip: Option<u8>,
+    /// Longest wait for a step of the calendar, and days after which the run is over.
+    hurry: (Option<Duration>, Option<u32>),
     alarms: Alarms,
     /// Where log and private streams are.
     out: &'a Path,
@@ -276,6 +288,7 @@ struct Watch<'a> {
     /// What operators did.
     lines: Receiver<String>,
     day: TradingDay<'a>,
+    accelerator: Accelerator,
     traces: Vec<TraceReceiver>,
     root: RootLine,
     leaders: Option<Leaders>,
@@ -344,6 +357,12 @@ impl Run<'_> {
             lines,
             board: &board,
             day: TradingDay::new(self.config, root.clone(), self.play_ns()),
+            accelerator: Accelerator::new(
+                self.hurry,
+                root.clone(),
+                plan.loops[1].handle(),
+                gateways.clone(),
+            ),
             root,
             leaders: plan.group.as_ref().map(Group::leaders),
             health: health.clone(),
@@ -507,7 +526,11 @@ impl Watch<'_> {
             self.day.begin(figures.driver.and_then(|status| status.started_at));
             self.kill_if_due(&figures, view);
             self.follow_tree(&figures);
-            let over = interrupted.load(Ordering::Relaxed);
+            if let Some(line) = self.accelerator.look() {
+                view.note(&line);
+                self.notices.push(line);
+            }
+            let over = interrupted.load(Ordering::Relaxed) || self.accelerator.is_over();
             if over {
                 self.stop_driver();
             }

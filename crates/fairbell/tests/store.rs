@@ -2,6 +2,7 @@
 //! reconciled; and what was changed in it is found.
 
 mod common;
+mod days;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use overlay::uplink::{SubmitError, Uplink};
-use types::{AccountId, ClockReading, Command, CommandKind, ConnId, Nanos, Outbox};
+use types::{AccountId, ClockReading, Command, CommandKind, ConnId, Nanos, Outbox, VenueClock};
 use wire::ouch;
 use zerocopy::IntoBytes;
 
@@ -100,6 +100,8 @@ pub(crate) struct GatewayContext {
     pub(crate) suspended: bool,
     /// Who named messages never sent, not taken yet; the newest of each account.
     pub(crate) ahead: Vec<Ahead>,
+    /// Times of orders are read by it.
+    pub(crate) venue_clock: VenueClock,
 }
 
 /// A participant named a message of its stream that was never sent, as far as the log knows: the log

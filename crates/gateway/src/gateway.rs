@@ -9,7 +9,7 @@ use overlay::{
 };
 use types::{
     AccountId, Channel, ClockReading, Command, CommandKind, ConnId, ExecutionReport, FeedSeq,
-    Nanos, Outbox, Remote, ShardId, limits::ACCOUNTS_MAX,
+    Nanos, Outbox, Remote, ShardId, VenueClock, limits::ACCOUNTS_MAX,
 };
 use wire::ouch;
 
@@ -86,6 +86,7 @@ impl Gateway {
                 tickets: 0,
                 suspended: false,
                 ahead: Vec::new(),
+                venue_clock: VenueClock::default(),
                 throttles: Throttles::new(
                     config.logins.iter().map(|login| (login.account, login.throttle)),
                     accounts_max,
@@ -98,6 +99,17 @@ impl Gateway {
     /// What happened so far.
     pub fn counters(&self) -> GatewayCounters {
         self.context.counters
+    }
+
+    /// The clock that the venue's day goes by.
+    pub fn venue_clock(&self) -> VenueClock {
+        self.context.venue_clock
+    }
+
+    /// From now on the venue's clock is so far ahead of this node's, ns; it never goes back. Times that
+    /// orders are good for count by it, and refusals are dated with it.
+    pub fn go_ahead(&mut self, ahead_ns: u64) {
+        self.context.venue_clock.go_ahead(ahead_ns);
     }
 
     /// What happened at the FIX door.

@@ -95,11 +95,11 @@ impl Feeder {
             return Err(StoreError::Gap(due, input.seq.0));
         }
         self.output.clear();
-        // Whatever became of it shows in its reports.
-        let _ = self.engine.apply(input, &mut self.output);
+        let applied = self.engine.apply(input, &mut self.output);
         self.t_last = input.t_seq.0;
         self.batch.inputs += 1;
         self.row_builder.take(input, &self.output.executions, &mut self.batch);
+        self.row_builder.days.take(&input.command, applied);
         Ok(true)
     }
 

@@ -29,6 +29,8 @@ pub struct Filter {
     pub since: Option<u64>,
     /// Before, ns since the epoch.
     pub until: Option<u64>,
+    /// Of this day of the venue, from 1.
+    pub day: Option<u32>,
     /// At most so many, the last ones; `None`: all.
     pub limit: Option<u64>,
 }
@@ -90,6 +92,8 @@ pub struct OrderLine {
     pub t_ns: i64,
     /// When it changed last, ns.
     pub t_last: i64,
+    /// Number of the venue's day on which it began.
+    pub day: i64,
 }
 
 /// One side of a trade.
@@ -144,6 +148,8 @@ pub struct TradeLine {
     pub buy: PartyLine,
     /// The seller.
     pub sell: PartyLine,
+    /// Number of the venue's day.
+    pub day: i64,
 }
 
 /// Counts of an account in an instrument.
@@ -161,14 +167,15 @@ const ORDERS: &str = "SELECT o.id, o.seq, o.root, o.replaces, o.account, \
     coalesce(a.name, ''), coalesce(a.firm, ''), coalesce(i.symbol, ''), \
     coalesce(i.lot_decimals, 0), o.user_ref, o.cl_ord_id, o.side, o.order_type, o.time_in_force, \
     o.price, o.stop_price, o.qty, o.filled, o.cancelled, o.leaves, o.state, o.reason, \
-    o.order_ref, o.gateway, o.t_in, o.t_ns, o.t_last \
+    o.order_ref, o.gateway, o.t_in, o.t_ns, o.t_last, o.day \
     FROM orders o LEFT JOIN accounts a ON a.id = o.account \
     LEFT JOIN instruments i ON i.id = o.instrument WHERE 1 = 1";
 const TRADES: &str = "SELECT o.match_number, o.seq, o.t_ns, coalesce(i.symbol, ''), \
     o.instrument, coalesce(i.lot_decimals, 0), o.price, o.qty, o.traded_price, o.traded_qty, \
     o.state, o.kind, o.aggressor, o.feed_position, o.buy_account, coalesce(b.name, ''), \
     coalesce(b.firm, ''), o.buy_order, o.buy_user_ref, o.buy_cl_ord_id, o.sell_account, \
-    coalesce(s.name, ''), coalesce(s.firm, ''), o.sell_order, o.sell_user_ref, o.sell_cl_ord_id \
+    coalesce(s.name, ''), coalesce(s.firm, ''), o.sell_order, o.sell_user_ref, o.sell_cl_ord_id, \
+    o.day \
     FROM trades o LEFT JOIN accounts b ON b.id = o.buy_account \
     LEFT JOIN accounts s ON s.id = o.sell_account \
     LEFT JOIN instruments i ON i.id = o.instrument WHERE 1 = 1";
@@ -336,6 +343,9 @@ impl Query {
         if let Some(until) = filter.until {
             question.with(" AND o.t_ns < {}", int(until));
         }
+        if let Some(day) = filter.day {
+            question.with(" AND o.day = {}", i64::from(day));
+        }
         match filter.limit {
             // The last ones, in order.
             Some(limit) => {
@@ -413,6 +423,7 @@ fn order_line(row: &mut Columns<'_>) -> Result<OrderLine, StoreError> {
         t_in: row.int()?,
         t_ns: row.int()?,
         t_last: row.int()?,
+        day: row.int()?,
     })
 }
 
@@ -445,5 +456,6 @@ fn trade_line(row: &mut Columns<'_>) -> Result<TradeLine, StoreError> {
         feed_position: row.int()?,
         buy: party_line(row)?,
         sell: party_line(row)?,
+        day: row.int()?,
     })
 }

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use engine::daily::DayCount;
 use types::{
     CancelReason, Digest, ExecutionKind, ExecutionReport, Input, Liquidity, Qty,
     REFUSED_MASS_CANCEL, RejectReason, Side,
@@ -30,6 +31,8 @@ pub(crate) struct RowBuilder {
     pub(crate) digest: Digest,
     /// Reports about orders that this log never opened.
     pub(crate) strangers: u64,
+    /// The day that the next input is of.
+    pub(crate) days: DayCount,
 }
 
 fn key_of(report: &ExecutionReport) -> u64 {
@@ -113,6 +116,7 @@ impl RowBuilder {
             t_in: input.t_in,
             t_seq: report.t_seq,
             t_last: report.t_seq,
+            day: self.days.day(),
             stored: false,
             dirty: true,
         }
@@ -190,6 +194,7 @@ impl RowBuilder {
             aggressor: came.map(|one| one.side),
             liquidity: report.liquidity,
             public_after: report.public_after.0,
+            day: self.days.day(),
             buy,
             sell,
         });

@@ -82,6 +82,8 @@ pub struct Order {
     pub t_seq: Nanos,
     /// When it changed last, engine time.
     pub t_last: Nanos,
+    /// Number of the venue's day on which it began, from 1 ([`engine::daily`]).
+    pub day: u32,
     /// Whether the store has it, so that it is changed there and not put in.
     pub(crate) stored: bool,
     /// Whether it has changed since.
@@ -143,6 +145,8 @@ pub struct Trade {
     pub liquidity: Liquidity,
     /// Feed position that prints it.
     pub public_after: u64,
+    /// Number of the venue's day, from 1 ([`engine::daily`]).
+    pub day: u32,
     /// The buyer.
     pub buy: Party,
     /// The seller.

@@ -1,7 +1,7 @@
 //! The tables. Whatever changes here, or in the words of their columns, is another [`SCHEMA`].
 
 /// Version of the schema; kept in a file's `user_version`, or a server's table `store_version`.
-pub const SCHEMA: i64 = 1;
+pub const SCHEMA: i64 = 2;
 /// Tells the file from other programs' databases: "FBST".
 pub(crate) const APPLICATION: i64 = 0x4642_5354;
 
@@ -40,7 +40,7 @@ CREATE TABLE orders (
   expire_at INTEGER NOT NULL, qty INTEGER NOT NULL, filled INTEGER NOT NULL,
   cancelled INTEGER NOT NULL, leaves INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT,
   order_ref INTEGER NOT NULL, gateway INTEGER NOT NULL, t_in INTEGER NOT NULL,
-  t_ns INTEGER NOT NULL, t_last INTEGER NOT NULL
+  t_ns INTEGER NOT NULL, t_last INTEGER NOT NULL, day INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE trades (
   match_number INTEGER PRIMARY KEY, seq INTEGER NOT NULL, t_ns INTEGER NOT NULL,
@@ -50,7 +50,7 @@ CREATE TABLE trades (
   buy_account INTEGER NOT NULL, buy_order INTEGER, buy_user_ref INTEGER NOT NULL,
   buy_cl_ord_id TEXT NOT NULL,
   sell_account INTEGER NOT NULL, sell_order INTEGER, sell_user_ref INTEGER NOT NULL,
-  sell_cl_ord_id TEXT NOT NULL
+  sell_cl_ord_id TEXT NOT NULL, day INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE cancels (
   id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, order_id INTEGER, account INTEGER NOT NULL,
@@ -73,13 +73,15 @@ CREATE INDEX orders_open ON orders (account) WHERE state = 'open';
 CREATE INDEX trades_by_time ON trades (t_ns);
 CREATE INDEX trades_by_buyer ON trades (buy_account, t_ns);
 CREATE INDEX trades_by_seller ON trades (sell_account, t_ns);
+CREATE INDEX orders_by_day ON orders (day);
+CREATE INDEX trades_by_day ON trades (day);
 CREATE VIEW fills AS
-  SELECT match_number, t_ns, instrument, 'buy' AS side, buy_account AS account,
+  SELECT match_number, day, t_ns, instrument, 'buy' AS side, buy_account AS account,
          buy_order AS order_id, buy_user_ref AS user_ref, buy_cl_ord_id AS cl_ord_id, price, qty,
          state, kind
     FROM trades
   UNION ALL
-  SELECT match_number, t_ns, instrument, 'sell', sell_account, sell_order, sell_user_ref,
+  SELECT match_number, day, t_ns, instrument, 'sell', sell_account, sell_order, sell_user_ref,
          sell_cl_ord_id, price, qty, state, kind
     FROM trades;
 ";
@@ -180,8 +182,8 @@ mod tests {
 
     #[test]
     fn statements_are_made_of_the_tables() {
-        assert_eq!(columns_of("orders").len(), 28);
-        assert_eq!(columns_of("trades").len(), 20);
+        assert_eq!(columns_of("orders").len(), 29);
+        assert_eq!(columns_of("trades").len(), 21);
         let refusal = insert("refusals");
         assert_eq!(refusal.row, "INSERT INTO refusals VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)");
         assert!(refusal.columns.contains("$5::bigint[], $6::text[]"), "{}", refusal.columns);

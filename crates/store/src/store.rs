@@ -307,6 +307,7 @@ fn order_row(order: &Order) -> Vec<Value> {
         int(order.t_in.0).into(),
         int(order.t_seq.0).into(),
         int(order.t_last.0).into(),
+        small(order.day),
     ]
 }
 
@@ -335,6 +336,7 @@ fn trade_row(trade: &Trade) -> Vec<Value> {
             text(cl_ord_id).into(),
         ]);
     }
+    row.push(small(trade.day));
     row
 }
 

@@ -54,7 +54,7 @@ pub use remote::{Address, AddressRange, Certificate, Remote};
 pub use rng::SplitMix64;
 pub use seq_window::{Seen, SeqWindow};
 pub use spill_store::{Checked, MemorySpill, SpillStore};
-pub use time::{ClockReading, Nanos};
+pub use time::{ClockReading, Nanos, VenueClock};
 pub use value::{Price, Qty};
 
 const _: () = assert!(cfg!(target_endian = "little"), "fixed layouts assume little endian");

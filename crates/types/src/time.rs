@@ -67,3 +67,49 @@ pub struct ClockReading {
     /// Largest error of `now` in nanoseconds.
     pub bound_ns: u64,
 }
+
+/// The venue's clock beside a node's: the one that its day goes by and its log is dated with. It is the
+/// node's own, unless somebody has it go on faster over times in which nothing happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct VenueClock {
+    ahead_ns: u64,
+}
+
+impl VenueClock {
+    /// From now on it is so many nanoseconds ahead of the node's clock; it never goes back.
+    pub fn go_ahead(&mut self, ahead_ns: u64) {
+        self.ahead_ns = self.ahead_ns.max(ahead_ns);
+    }
+
+    /// Nanoseconds that it is ahead.
+    pub fn ahead_ns(self) -> u64 {
+        self.ahead_ns
+    }
+
+    /// What it shows when the node's clock shows `now`.
+    pub fn at(self, now: Nanos) -> Nanos {
+        now.after(self.ahead_ns)
+    }
+
+    /// What the node's clock shows when this one shows `at`; [`Nanos::NEVER`] stays it, and what is past may
+    /// come out as anything that is past.
+    pub fn when(self, at: Nanos) -> Nanos {
+        if at == Nanos::NEVER { at } else { Nanos(at.0.saturating_sub(self.ahead_ns)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_venues_clock_goes_ahead_and_never_back() {
+        let mut clock = VenueClock::default();
+        assert_eq!((clock.at(Nanos(7)), clock.when(Nanos(7))), (Nanos(7), Nanos(7)));
+        clock.go_ahead(100);
+        clock.go_ahead(40);
+        assert_eq!((clock.at(Nanos(7)), clock.when(Nanos(107))), (Nanos(107), Nanos(7)));
+        assert_eq!(clock.when(Nanos::NEVER), Nanos::NEVER);
+        assert_eq!((clock.when(Nanos(3)), clock.at(Nanos::NEVER)), (Nanos(0), Nanos::NEVER));
+    }
+}

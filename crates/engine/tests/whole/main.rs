@@ -3,6 +3,7 @@
 
 mod allotments;
 mod bench;
+mod daily;
 mod expiry;
 mod flow;
 mod operators;

@@ -30,10 +30,11 @@ impl Root {
 
     /// Ends the orders whose time has come.
     pub(super) fn expire_orders(&mut self, now: ClockReading, out: &mut Outbox) {
-        if now.now < self.expiry_due() || !self.gate_has_room() || !self.has_room() {
+        let at = self.venue_clock.at(now.now);
+        if at < self.expiry_due() || !self.gate_has_room() || !self.has_room() {
             return;
         }
-        self.schedule.expires_from = now.now.after(EVERY_NS);
+        self.schedule.expires_from = at.after(EVERY_NS);
         let command = Command { cl_ord_id: EXPIRY, ..Command::new(CommandKind::ExpireOrders) };
         self.command(now, command, out);
     }

@@ -1,7 +1,8 @@
 //! What the root gives by the clock, and how far the day has come.
 
-use types::{Command, Nanos};
+use types::{Command, Nanos, VenueClock};
 
+use super::Root;
 use crate::day::DayRecord;
 use crate::timetable::Timetable;
 
@@ -53,5 +54,24 @@ impl Schedule {
     /// When the next command of the timetable is due.
     pub(super) fn next_due(&self) -> Nanos {
         if self.ended { Nanos::NEVER } else { self.timetable.next_due() }
+    }
+}
+
+impl Root {
+    /// The clock that the venue's day goes by.
+    pub fn venue_clock(&self) -> VenueClock {
+        self.venue_clock
+    }
+
+    /// From now on the venue's clock is so far ahead of the node's, ns; it never goes back. What came due
+    /// meanwhile is done at the next timeout, in order and dated with the time that there is then. In a
+    /// group every root has to be told, and the gateways, which read times of orders by it.
+    pub fn go_ahead(&mut self, ahead_ns: u64) {
+        self.venue_clock.go_ahead(ahead_ns);
+    }
+
+    /// When the next step of the venue's calendar is due by the venue's clock; [`Nanos::NEVER`] without one.
+    pub fn next_step(&self) -> Nanos {
+        if self.schedule.ended { Nanos::NEVER } else { self.schedule.timetable.next_step() }
     }
 }

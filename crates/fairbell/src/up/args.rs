@@ -19,7 +19,8 @@ use host::failure::Failure;
     fairbell up --receivers 27 --depth 3          a deeper tree\n  \
     fairbell up --duration 20s --late-listener 8s     one joins by a snapshot of the books\n  \
     fairbell up --replicas 3 --duration 10s --rate 200   three replicas of the root, one log\n  \
-    fairbell up --once --capture feed.pcap        also write the released feed of a receiver\n\n\
+    fairbell up --once --capture feed.pcap        also write the released feed of a receiver\n  \
+    fairbell up --accelerate 2s --days 3          three days of the calendar in a minute\n\n\
     Without --once and --duration it keeps serving after the sample until Ctrl-C: connect your\n\
     own OUCH client or MoldUDP64 listener to the addresses it prints.")]
 pub struct UpArgs {
@@ -38,6 +39,12 @@ pub struct UpArgs {
     /// Stop when the sample has been played
     #[arg(long)]
     pub once: bool,
+    /// Wait for no step of the calendar longer than this: the venue's clock goes on to it
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub accelerate: Option<Duration>,
+    /// Stop when so many of the calendar's days have ended
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub days: Option<u32>,
     /// Seed of all randomness
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,

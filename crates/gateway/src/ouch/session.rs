@@ -376,7 +376,7 @@ fn request(
     out: &mut Outbox,
 ) -> bool {
     let Ok(inbound) = ouch::parse_inbound(message) else { return false };
-    match ouch::to_command(&inbound, context.encoder.symbols(), now.now) {
+    match ouch::to_command(&inbound, context.encoder.symbols(), context.venue_clock.at(now.now)) {
         Ok(mut command) => {
             command.account = account;
             let reason = if context.suspended {
@@ -413,6 +413,7 @@ fn refuse(
 ) {
     context.throttles.note_refusal(now, account);
     let RefusedRequest { user_ref, cl_ord_id, reason } = *refused;
+    let now = context.venue_clock.at(now);
     let mut answer = Vec::new();
     let encoded = match inbound {
         Inbound::CancelOrder(..) => {

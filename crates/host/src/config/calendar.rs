@@ -105,6 +105,15 @@ impl Calendar {
         schedule.map(Some).map_err(|error| ("calendar.early_closes", error.to_string()))
     }
 
+    /// The date, `2026-11-27`, that the venue's clock shows; by UTC without a calendar.
+    pub fn date(&self, at: Nanos) -> String {
+        let shown = if self.is_on() { zone(&self.zone, at).ok() } else { None };
+        let day = shown.unwrap_or_else(Zone::utc).day_of(at);
+        let second = day.saturating_mul((DAY_NS / Nanos::SECOND) as i64);
+        let date = Timestamp::from_second(second).map(|of| of.strftime("%Y-%m-%d").to_string());
+        date.unwrap_or_default()
+    }
+
     fn sessions(&self, batches: impl Iterator<Item = InstrumentId>) -> Result<Plan, Wrong> {
         let [pre_open, opening_call, open, closing_call, close, end] = [
             ("calendar.pre_open", &self.pre_open),
@@ -371,6 +380,15 @@ mod tests {
             assert!(at.ends_with(opens), "{name}: {at}");
         }
         assert!(!Calendar::default().is_on());
+    }
+
+    #[test]
+    fn a_day_has_the_venues_date() {
+        let late = at("2026-11-27T02:30:00Z");
+        assert_eq!(new_york().date(late), "2026-11-26");
+        assert_eq!(Calendar::default().date(late), "2026-11-27");
+        let tokyo = Calendar { zone: "+09:00".to_string(), ..Calendar::default() };
+        assert_eq!(tokyo.date(at("2026-11-26T16:00:00Z")), "2026-11-27");
     }
 
     #[test]

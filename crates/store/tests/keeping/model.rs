@@ -4,7 +4,7 @@
 use engine::statement::Ledger;
 use engine::{Engine, Output};
 use store::{Filter, Found, Query, disagreements};
-use types::{ExecutionKind, ExecutionReport, Input};
+use types::{ExecutionKind, ExecutionReport, Input, MarketEvent, SystemEventCode};
 
 use crate::{Kind, Scratch, flow, log, on_both, whole};
 
@@ -18,6 +18,7 @@ struct Known {
     user_ref: i64,
     lots: [i64; 4],
     state: &'static str,
+    day: i64,
 }
 
 #[derive(Default)]
@@ -27,6 +28,10 @@ struct Model {
     cancels: u64,
     amendments: u64,
     refusals: u64,
+    /// Days that have ended.
+    ended: i64,
+    /// By day, from 1: trades.
+    trades: std::collections::BTreeMap<i64, u64>,
 }
 
 impl Model {
@@ -52,6 +57,7 @@ impl Model {
             user_ref: i64::from(report.user_ref.0),
             lots: [report.qty.0 as i64, 0, 0, report.leaves.0 as i64],
             state,
+            day: self.ended + 1,
         });
     }
 
@@ -71,6 +77,9 @@ impl Model {
             ExecutionKind::Executed | ExecutionKind::Canceled => {
                 let traded = report.kind == ExecutionKind::Executed;
                 self.cancels += u64::from(!traded);
+                if traded && report.side == types::Side::Buy {
+                    *self.trades.entry(self.ended + 1).or_default() += 1;
+                }
                 let order = self.open(account, report.user_ref.0).expect("an open order");
                 order.lots[if traded { 1 } else { 2 }] += report.qty.0 as i64;
                 order.lots[3] = leaves;
@@ -101,6 +110,8 @@ fn run(seed: u64, inputs: &[Input]) -> (Model, Ledger) {
             model.take(report);
             ledger.take(report);
         });
+        let ends = MarketEvent::SystemEvent { code: SystemEventCode::EndOfMessages };
+        model.ended += out.market.iter().filter(|(_, event)| *event == ends).count() as i64;
     }
     (model, ledger)
 }
@@ -109,7 +120,7 @@ on_both!(its_rows_are_those_of_a_naive_model);
 
 fn its_rows_are_those_of_a_naive_model(kind: Kind) {
     let scratch = Scratch::new("model", kind);
-    let mut seen = std::collections::BTreeMap::<String, u64>::new();
+    let (mut seen, mut days) = (std::collections::BTreeMap::<String, u64>::new(), 0);
     for seed in 100..140 {
         let inputs = log(seed, 500);
         let path = scratch.at(&format!("of_{seed}"));
@@ -129,6 +140,7 @@ fn its_rows_are_those_of_a_naive_model(kind: Kind) {
                 user_ref: line.user_ref,
                 lots: [line.qty, line.filled, line.cancelled, line.leaves],
                 state: state.expect("a known state"),
+                day: line.day,
             });
         };
         assert_eq!(query.orders(&all, take).expect("rows"), model.orders.len(), "seed {seed}");
@@ -138,6 +150,11 @@ fn its_rows_are_those_of_a_naive_model(kind: Kind) {
             let moved = ["replaced", "rejected"].contains(&found.state);
             assert!(moved || qty == filled + cancelled + leaves, "seed {seed}: {found:?}");
         }
+        let mut trades = std::collections::BTreeMap::new();
+        let count = |line: store::TradeLine| *trades.entry(line.day).or_default() += 1;
+        query.trades(&all, count).expect("rows");
+        assert_eq!(trades, model.trades, "seed {seed}");
+        days += model.ended;
         let counts = [store::Table::Cancels, store::Table::Amendments, store::Table::Refusals]
             .map(|table| query.count(table).expect("rows"));
         assert_eq!(counts, [model.cancels, model.amendments, model.refusals], "seed {seed}");
@@ -149,5 +166,5 @@ fn its_rows_are_those_of_a_naive_model(kind: Kind) {
         *seen.entry("compared".to_string()).or_default() += differing.rows;
     }
     // A check that never met a case proves nothing about it.
-    assert!(seen.len() == 7 && seen.values().all(|&count| count > 100), "{seen:?}");
+    assert!(days > 20 && seen.len() == 7 && seen.values().all(|&count| count > 100), "{seen:?}");
 }

@@ -24,7 +24,12 @@ fn a_filter_finds_what_reading_all_of_it_finds(kind: Kind) {
     let middle = all[all.len() / 2].t_ns as u64;
     let symbol = all[0].symbol.clone();
     type Check<'a> = Box<dyn Fn(&store::OrderLine) -> bool + 'a>;
-    let cases: [(Filter, Check<'_>); 5] = [
+    let day = all[all.len() / 2].day;
+    let cases: [(Filter, Check<'_>); 6] = [
+        (
+            Filter { day: u32::try_from(day).ok(), ..Filter::default() },
+            Box::new(|line| line.day == day),
+        ),
         (
             Filter { participant: text("USER2"), ..Filter::default() },
             Box::new(|line| line.account == 2),
@@ -53,7 +58,7 @@ fn a_filter_finds_what_reading_all_of_it_finds(kind: Kind) {
         let last = Filter { limit: Some(3), ..filter.clone() };
         assert_eq!(orders(&query, &last), due[due.len() - 3..], "{filter:?}");
     }
-    let (mut both, filter) = (0, cases[0].0.clone());
+    let (mut both, filter) = (0, cases[1].0.clone());
     let of_two = |line: store::TradeLine| {
         both += usize::from(line.buy.account == 2 || line.sell.account == 2);
     };

@@ -66,8 +66,8 @@ fn a_batch_that_fails_in_its_middle_leaves_nothing_behind(kind: Kind) {
     let copy = format!(
         "INSERT INTO trades SELECT {trade}, seq, t_ns, instrument, price, qty, \
         traded_price, traded_qty, state, kind, aggressor, feed_position, buy_account, buy_order, \
-        buy_user_ref, buy_cl_ord_id, sell_account, sell_order, sell_user_ref, sell_cl_ord_id \
-        FROM trades LIMIT 1"
+        buy_user_ref, buy_cl_ord_id, sell_account, sell_order, sell_user_ref, sell_cl_ord_id, \
+        day FROM trades LIMIT 1"
     );
     assert_eq!(scratch.change(&path, &copy), 1);
     inputs[200..].iter().for_each(|input| assert!(writer.take(input).is_ok()));
