@@ -94,3 +94,165 @@ have_binary() {
     cargo build --locked --release --package fairbell
     binary=${CARGO_TARGET_DIR:-$PWD/target}/release/fairbell
 }
+
+# Packs twice, in other folders, time zones, languages and with another umask.
+check_package() {
+    have_binary
+    debian strip binutils
+    python 'cyclonedx-python-lib[json-validation]>=11,<12' 'check-wheel-contents>=0.6,<1'
+    rm -rf "$work/package" "$work/again" "$work/later"
+    scripts/package.py --binary "$binary" --out "$work/package" >/dev/null
+    cp "$binary" "$work/bin/renamed"
+    (umask 077 && cd / && TZ=Asia/Kathmandu LC_ALL=C TMPDIR=$work "$OLDPWD/scripts/package.py" \
+        --binary "$work/bin/renamed" --out "$work/again") >/dev/null
+    rm "$work/bin/renamed"
+    diff -r "$work/package" "$work/again" || fail "two runs, other bytes"
+    (cd "$work/package" && sha256sum --check --quiet SHA256SUMS)
+    # Control: what is of another time has other bytes, all but the bill's own hashes.
+    SOURCE_DATE_EPOCH=$((SOURCE_DATE_EPOCH + 60)) scripts/package.py --binary "$binary" --out "$work/later" >/dev/null
+    local file
+    for file in "$work"/package/fairbell*; do
+        ! cmp -s "$file" "$work/later/$(basename "$file")" || fail "$file does not depend on the time it says"
+    done
+    rm -rf "$work/again" "$work/later"
+    python3 - "$work/package/fairbell.cdx.json" <<'P'
+import json
+import sys
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+text = open(sys.argv[1], encoding="utf-8").read()
+check = JsonStrictValidator(SchemaVersion.V1_5)
+told = check.validate_str(text)
+assert told is None, told
+bill = json.loads(text)
+names = {part["bom-ref"] for part in bill["components"]} | {bill["metadata"]["component"]["bom-ref"]}
+named = {ref for one in bill["dependencies"] for ref in [one["ref"], *one["dependsOn"]]}
+assert named <= names, named - names
+bill["components"][0].pop("name")
+assert check.validate_str(json.dumps(bill)) is not None, "a component without a name passes"
+print(f"bill of materials: CycloneDX 1.5, {len(names)} components, valid")
+P
+    check-wheel-contents --ignore W004,W006,W007,W101,W102,W201,W202 "$work"/package/*.whl
+    (cd "$work/package" && du -k fairbell* | awk '{ print $2 ": " $1 " KiB, the same bytes twice" }')
+}
+
+# The image is unpacked by somebody else's program and run by runc: as a user without rights, on a root file system that it
+# can not write to, without a shell in it.
+check_image() {
+    [[ -d $work/package ]] || check_package
+    debian umoci umoci
+    debian runc runc
+    debian jq jq
+    scripts/fetch-sample.sh >/dev/null
+    local at=$work/image sample=$PWD/.cache/ob-analytics-0.1.0 inside
+    rm -rf "$at"
+    mkdir -p "$at/layout"
+    tar -xf "$work"/package/*-oci.tar -C "$at/layout"
+    umoci unpack --image "$at/layout:$(version)" "$at/bundle"
+    inside=$(cd "$at/bundle/rootfs" && find . -type f -perm /111 ! -name '*.so*' | sort | tr '\n' ' ')
+    [[ $inside == "./usr/bin/fairbell " ]] || fail "programs in the image: $inside"
+    run_inside up --once --sample /sample --out /tmp/out --quiet --json >"$at/report.json" 2>"$at/report.log" ||
+        fail "up --once in the image: $(tail -3 "$at/report.log")"
+    jq -r '"fairbell up --once in the image: \(.orders | tostring)"' "$at/report.json" 2>/dev/null | cut -c1-300
+    # Controls: no shell, and nobody but a number without rights.
+    refuses run_program /bin/sh -c true
+    run_inside --version
+    jq -e '.process.user.uid == 10001 and .root.readonly and (.process.capabilities.effective | length) == 0' \
+        "$at/bundle/config.json" >/dev/null || fail "the image runs with rights"
+}
+
+version() {
+    sed -nE '/^\[workspace.package\]/,/^\[/ s/^version = "(.*)"/\1/p' Cargo.toml
+}
+
+run_inside() {
+    run_program /usr/bin/fairbell "$@"
+}
+
+# A command in the bundle: read-only, no capability, no new ones, a network of its own with nothing but loopback.
+run_program() {
+    local bundle=$work/image/bundle words
+    words=$(jq -nc '$ARGS.positional' --args -- "$@")
+    [[ -e $bundle/config.first.json ]] || cp "$bundle/config.json" "$bundle/config.first.json"
+    jq --argjson words "$words" --arg sample "$PWD/.cache/ob-analytics-0.1.0" '
+        .process.args = $words | .process.terminal = false | .process.noNewPrivileges = true | .root.readonly = true
+        | .process.capabilities = {bounding: [], effective: [], permitted: [], inheritable: [], ambient: []}
+        | .process.rlimits = [{type: "RLIMIT_NOFILE", hard: 65536, soft: 65536}]
+        | .mounts += [{destination: "/tmp", type: "tmpfs", source: "tmpfs", options: ["mode=1777", "nosuid", "nodev"]},
+                      {destination: "/sample", type: "bind", source: $sample, options: ["bind", "ro"]}]
+        ' "$bundle/config.first.json" >"$bundle/config.json"
+    runc --root "$work/runc" run --bundle "$bundle" "fairbell-check-$$" </dev/null
+}
+
+# A fresh Debian with what the role and the package need, made once.
+fresh_debian() {
+    debian mmdebstrap mmdebstrap
+    [[ -e $work/debian.tar ]] || nice mmdebstrap --quiet --variant=minbase --aptopt='APT::Install-Recommends "false"' \
+        --include=systemd,udev,python3,python3-apt,chrony,procps,kmod,iproute2,ethtool bookworm "$work/debian.tar.part"
+    [[ -e $work/debian.tar ]] || mv "$work/debian.tar.part" "$work/debian.tar"
+    rm -rf "${1:?}"
+    mkdir -p "$1"
+    tar -xf "$work/debian.tar" -C "$1" --exclude='./dev/*'
+    mkdir -p "$1/dev"
+    mknod -m 666 "$1/dev/null" c 1 3
+    mknod -m 666 "$1/dev/zero" c 1 5
+    mknod -m 444 "$1/dev/urandom" c 1 9
+}
+
+# Every file of a root folder with mode, owner and content, but for what the package manager writes about itself.
+traces() {
+    (cd "$1" && find . \( -path './var/log/*' -o -path './var/cache/*' -o -path './var/lib/dpkg/*' -o -path './etc/*-' \
+        -o -path './dev/*' \) -prune -o -printf '%p %M %u:%g ' \( -type f -exec sha256sum -b {} \; -o -printf '%l\n' \)) | sort
+    # Names of the package in its lists.
+    grep -rls fairbell "$1/var/lib/dpkg/info" "$1/var/lib/dpkg/status" || true
+}
+
+check_debian() {
+    [[ -d $work/package ]] || check_package
+    local root=$work/fresh deb
+    fresh_debian "$root"
+    deb=$(basename "$work"/package/*.deb)
+    traces "$root" >"$work/before"
+    cp "$work/package/$deb" "$root/tmp/"
+    inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@"; }
+    inside dpkg -i "/tmp/$deb" >"$work/install.log" 2>&1 || fail "dpkg -i: $(cat "$work/install.log")"
+    inside dpkg --verify fairbell
+    inside fairbell --version
+    inside fairbell check config --config /usr/share/fairbell/fairbell.toml >/dev/null
+    inside getent passwd fairbell
+    [[ $(stat -c %U:%G:%a "$root/etc/fairbell/keys") == "root:$(stat -c %G "$root/etc/fairbell"):750" ]] || fail "folder of keys"
+    systemd-analyze verify --man=no --root="$root" fairbell-node@edge-3.service fairbell-probe.service fairbell-up.service
+    # A second time changes nothing; nor is what an operator has put there lost when it is removed and purged.
+    inside dpkg -i "/tmp/$deb" >/dev/null
+    mkdir "$root/etc/fairbell/keys/edge-3"
+    echo secret >"$root/etc/fairbell/keys/edge-3/gate.key"
+    inside dpkg --purge fairbell >"$work/purge.log" 2>&1
+    grep -q 'kept, for what is in it: /etc/fairbell' "$work/purge.log" || fail "purge says nothing of keys"
+    [[ -e $root/etc/fairbell/keys/edge-3/gate.key ]] || fail "purge took keys"
+    inside dpkg -i "/tmp/$deb" >/dev/null
+    rm -r "$root/etc/fairbell/keys/edge-3"
+    # Control: while it is installed there are traces.
+    traces "$root" >"$work/between"
+    ! cmp -s "$work/before" "$work/between" || fail "no trace of an installed package: what is compared?"
+    inside dpkg --purge fairbell >/dev/null 2>&1
+    rm "$root/tmp/$deb"
+    traces "$root" >"$work/after"
+    diff "$work/before" "$work/after" || fail "purging leaves traces"
+    echo "$deb: installed, verified, purged; $(wc -l <"$work/after") files as before"
+    rm -rf "$root"
+}
+
+check_wheel() {
+    [[ -d $work/package ]] || check_package
+    rm -rf "$work/wheel"
+    python3 -m venv "$work/wheel"
+    "$work/wheel/bin/pip" install --quiet --disable-pip-version-check --no-index "$work"/package/*.whl
+    "$work/wheel/bin/fairbell" --version
+    "$work/wheel/bin/pip" show fairbell | head -2
+    # What the wheel says that it needs is what the loader finds here.
+    "$work/wheel/bin/fairbell" cluster init --name wheel --edges 1 --depth 1 --fanout 1 --out "$work/wheel/venue" >/dev/null
+    "$work/wheel/bin/pip" uninstall --quiet --yes fairbell
+    [[ ! -e $work/wheel/bin/fairbell ]] || fail "pip leaves the program"
+    rm -rf "$work/wheel"
+}
