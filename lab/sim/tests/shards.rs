@@ -78,6 +78,7 @@ mod whole {
             (Mistake::MergesEarly, ""),
             (Mistake::RoutesWrong, "another shard"),
             (Mistake::GrantsDoubled, "parts of"),
+            (Mistake::TellsEarly, "before their tick"),
         ] {
             let options = Options { shards: 3, mistake: Some(mistake) };
             let found = (0..3).filter_map(|seed| run(seed, &options).failed);

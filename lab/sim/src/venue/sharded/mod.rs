@@ -34,7 +34,7 @@ pub enum Mistake {
     RoutesWrong,
     /// Roots tell others of grants that are not in their logs.
     GrantsDoubled,
-    /// One gateway tells of executions whether they are public or not.
+    /// One gateway does not hear after which tick an execution is public, and tells of it at once.
     TellsEarly,
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use overlay::frame::{FrameKind, HopHeader, PrivateBody};
 use types::{
-    Channel, ClockReading, ConnId, ExecutionKind, ExecutionReport, MergeRecord, Nanos, Node,
-    NodeId, Op, Outbox, Peer, Qty, Remote, ShardId,
+    AccountId, Channel, ClockReading, ConnId, ExecutionKind, ExecutionReport, FeedSeq, MergeRecord,
+    Nanos, Node, NodeId, Op, Outbox, Peer, Qty, Remote, ShardId,
 };
 use wire::itch::{self, Message};
 use wire::moldudp::Packet;
@@ -220,27 +220,39 @@ impl Site {
 
     /// A datagram as a node with a mistake takes it.
     fn mistaken(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let merges = self.mistake == Some(Mistake::MergesEarly);
-        let private = |header: &HopHeader| header.kind == FrameKind::Private;
-        HopHeader::read(bytes).ok().map(|(header, _)| header).filter(private).filter(|_| merges)?;
-        merge_one_more(bytes)
+        let header = HopHeader::read(bytes).ok()?.0;
+        if header.kind != FrameKind::Private {
+            return None;
+        }
+        match self.mistake? {
+            Mistake::MergesEarly => with_records(bytes, merge_one_more),
+            Mistake::TellsEarly => {
+                with_records(bytes, |_, report| report.public_after = FeedSeq(0))
+            }
+            Mistake::RoutesWrong | Mistake::GrantsDoubled => None,
+        }
     }
 }
 
-/// A reference to one record more than there is in the home's log, where it stands.
-fn merge_one_more(bytes: &[u8]) -> Option<Vec<u8>> {
+/// A datagram of an account's records, each changed.
+fn with_records(bytes: &[u8], change: impl Fn(AccountId, &mut ExecutionReport)) -> Option<Vec<u8>> {
     let from = size_of::<HopHeader>() + size_of::<PrivateBody>();
     let mut forged = bytes.to_vec();
     let body = PrivateBody::read_from_bytes(forged.get(size_of::<HopHeader>()..from)?).ok()?;
     for record in forged.get_mut(from..)?.chunks_exact_mut(size_of::<ExecutionReport>()) {
         let Ok(mut report) = ExecutionReport::try_read_from_bytes(&*record) else { continue };
-        if report.kind == ExecutionKind::StreamReference && MergeRecord::told(&report).is_some() {
-            // The same whenever it comes again.
-            report.qty = Qty(report.qty.0 + u64::from(body.account.0 % 2));
-            record.copy_from_slice(report.as_bytes());
-        }
+        change(body.account, &mut report);
+        record.copy_from_slice(report.as_bytes());
     }
     Some(forged)
+}
+
+/// A reference to one record more than there is in the home's log, where it stands.
+fn merge_one_more(account: AccountId, report: &mut ExecutionReport) {
+    if report.kind == ExecutionKind::StreamReference && MergeRecord::told(report).is_some() {
+        // The same whenever it comes again.
+        report.qty = Qty(report.qty.0 + u64::from(account.0 % 2));
+    }
 }
 
 impl Node for Site {

@@ -611,16 +611,9 @@ fn build(
                 let life = Life::of(seed ^ 0xBAD);
                 venue_edge(&config, index, life, Peer::Addr(0)).expect("an edge")
             }
-            Some(Mistake::TellsEarly) => {
-                let mut config = config.clone();
-                config.execution_hold_max_ns = 0;
-                let life = Life::of(seed ^ 0xBAD);
-                venue_edge(&config, index, life, Peer::Addr(0)).expect("an edge")
-            }
             _ => edge,
         };
-        let merges = first.filter(|mistake| *mistake == Mistake::MergesEarly);
-        let site = Site::new(Who::Actor(Actor::Role(edge)), Kind::Edge, &sites, merges);
+        let site = Site::new(Who::Actor(Actor::Role(edge)), Kind::Edge, &sites, first);
         let place =
             Place { clock: clock(), group: 2, egress_ns: 1_000, listens: true, overlay: None };
         world.add(site, place);
