@@ -118,6 +118,26 @@ pub fn venue_edge(
     sealed_edge(&configs, life, index, role)
 }
 
+/// One edge of a venue of any number of shards, in clear: for whoever has keys of another origin. It hands
+/// the feed on to `feed`; its boot nonce comes from `life`.
+///
+/// # Errors
+/// As [`venue_edge`].
+pub fn edge_in_clear(
+    config: &ExchangeConfig,
+    index: usize,
+    life: Life,
+    feed: Peer,
+) -> Result<Role, ExchangeError> {
+    check(config)?;
+    if index >= config.receivers {
+        return Err(ExchangeError::NoSuchTree);
+    }
+    let configs: Vec<ExchangeConfig> = config.all_shards().collect();
+    let boot_nonce = SplitMix64::new(boot_seed(life)).next_u64() as u32;
+    Ok(Role::Edge(Box::new(edge_of(&configs, index, boot_nonce, feed)?)))
+}
+
 /// A node behind its link, where datagrams are sealed.
 fn sealed(
     config: &ExchangeConfig,

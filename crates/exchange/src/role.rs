@@ -89,6 +89,21 @@ impl Role {
         }
     }
 
+    /// As [`Role::rekey`], of the link of one channel: a node that is in several shards has one of each.
+    pub fn rekey_channel(
+        &mut self,
+        now: ClockReading,
+        channel: Channel,
+        ring: KeyRing,
+        life: Life,
+    ) -> bool {
+        match self {
+            Role::Sealed(sealed) => sealed.rekey_channel(now, channel, ring, life),
+            Role::SlowProxy(slow) => slow.node_mut().rekey_channel(now, channel, ring, life),
+            other => channel == Channel::OVERLAY && other.rekey(now, ring, life),
+        }
+    }
+
     /// Calls the root, if it is one, and puts what it wants done into `out`, sealed if that is how
     /// it speaks.
     pub fn with_root<T>(

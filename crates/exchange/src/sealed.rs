@@ -49,6 +49,19 @@ impl Sealed {
         ring.node() == self.link.node() && self.link.rekey(now.now, ring, life)
     }
 
+    /// As [`Sealed::rekey`], of the link of one channel; `false` for a channel without one, too.
+    pub fn rekey_channel(
+        &mut self,
+        now: ClockReading,
+        channel: Channel,
+        ring: KeyRing,
+        life: Life,
+    ) -> bool {
+        self.now = now.now;
+        let link = self.link_of(channel).filter(|link| link.node() == ring.node());
+        link.is_some_and(|link| link.rekey(now.now, ring, life))
+    }
+
     /// Takes another link, which seals what it sends from now on: nothing is left of the one before.
     pub fn renew(&mut self, now: ClockReading, link: SealedLink<KeyRing>) {
         self.now = now.now;

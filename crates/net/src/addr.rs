@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use types::{Address, NodeId, Peer};
+use types::{Address, Channel, NodeId, Peer};
 
 /// The peer behind an address that is no node of the deployment.
 pub fn peer_addr(addr: impl Into<SocketAddr>) -> Peer {
@@ -88,7 +88,9 @@ impl LeaderEndpoint {
 pub struct Directory {
     by_node: Vec<(NodeId, SocketAddr)>,
     by_addr: Vec<(Peer, NodeId)>,
-    leader: Option<LeaderEndpoint>,
+    leaders: Vec<LeaderEndpoint>,
+    /// Of channels that have nodes of their own: those of a venue's other shards, and between its roots.
+    others: Vec<(Channel, Directory)>,
 }
 
 /// Why a directory was refused: a node or an address is named twice.
@@ -129,7 +131,7 @@ impl Directory {
         {
             return Err(DuplicateEntry { node, addr });
         }
-        Ok(Directory { by_node, by_addr, leader: None })
+        Ok(Directory { by_node, by_addr, leaders: Vec::new(), others: Vec::new() })
     }
 
     /// The same with a node that is at one of several places, none of which is another's.
@@ -138,18 +140,36 @@ impl Directory {
     /// [`DuplicateEntry`] when the node or one of the places is there already.
     pub fn with_leader(mut self, leader: LeaderEndpoint) -> Result<Directory, DuplicateEntry> {
         let twice = |addr: &&Peer| {
-            self.addr(leader.node).is_some() || self.by_addr.iter().any(|(key, _)| key == *addr)
+            let known = self.leaders.iter().flat_map(|leader| leader.places.iter());
+            self.addr(leader.node).is_some()
+                || self.by_addr.iter().map(|(key, _)| key).chain(known).any(|key| key == *addr)
         };
         if let Some(addr) = leader.places.iter().find(twice).and_then(|at| at.socket_addr()) {
             return Err(DuplicateEntry { node: leader.node, addr });
         }
-        self.leader = Some(leader);
+        self.leaders.push(leader);
         Ok(self)
     }
 
-    /// Where all nodes are, in order of their numbers; the one that is at one of several places first.
+    /// The same with the nodes of another channel, which have numbers of their own there; a later one
+    /// of the same channel takes the place of an earlier one.
+    pub fn with_channel(mut self, channel: Channel, of: Directory) -> Directory {
+        self.others.retain(|(known, _)| *known != channel);
+        self.others.push((channel, of));
+        self
+    }
+
+    /// The nodes that a channel leads to: its own ones, or those of all channels that have none.
+    #[inline]
+    pub fn of(&self, channel: Channel) -> &Directory {
+        let own = self.others.iter().find(|(known, _)| *known == channel);
+        own.map_or(self, |(_, of)| of)
+    }
+
+    /// Where all nodes are, in order of their numbers; the one that is at one of several places first. Not
+    /// those of other channels.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        let places = self.leader.iter().flat_map(|leader| leader.places.iter());
+        let places = self.leaders.iter().flat_map(|leader| leader.places.iter());
         let places = places.filter_map(|at| at.socket_addr());
         places.chain(self.by_node.iter().map(|(_, at)| *at))
     }
@@ -162,7 +182,7 @@ impl Directory {
         {
             return Some(addr);
         }
-        if let Some(leader) = self.leader.as_ref().filter(|leader| leader.node == node) {
+        if let Some(leader) = self.leaders.iter().find(|leader| leader.node == node) {
             return leader.addr();
         }
         let at = self.by_node.binary_search_by_key(&node, |&(id, _)| id).ok()?;
@@ -180,7 +200,7 @@ impl Directory {
     /// Who sends from `addr`, as a node knows it.
     pub fn peer(&self, addr: SocketAddr) -> Peer {
         let addr = Peer::from(addr);
-        if let Some(peer) = self.leader.as_ref().and_then(|leader| leader.peer(addr)) {
+        if let Some(peer) = self.leaders.iter().find_map(|leader| leader.peer(addr)) {
             return peer;
         }
         match self.by_addr.binary_search_by(|(key, _)| key.cmp(&addr)) {
@@ -259,6 +279,24 @@ mod tests {
         assert_eq!(directory.peer(at(11)), Peer::Node(NodeId(1)));
         let taken = Directory::new(&[(NodeId(1), at(21))]).expect("no duplicates");
         assert!(taken.with_leader(leader).is_err() && LeaderEndpoint::new(root, &[]).is_none());
+    }
+
+    #[test]
+    fn a_channel_may_have_nodes_of_its_own_and_others_have_those_of_all() {
+        let own = Directory::new(&[(NodeId(1), at(11)), (NodeId(2), at(12))]).expect("two");
+        let root = LeaderEndpoint::new(NodeId(0), &[at(30), at(31)]).expect("two places");
+        let other = Directory::new(&[(NodeId(1), at(21))]).expect("one");
+        let other = other.with_leader(root.clone()).expect("no duplicates");
+        let both = own.with_channel(Channel(130), other);
+        let to = |channel, node| both.of(channel).resolve(Peer::Node(NodeId(node)));
+        assert_eq!(to(Channel::OVERLAY, 1), Some(at(11)));
+        assert_eq!((to(Channel(130), 1), to(Channel(130), 2)), (Some(at(21)), None));
+        assert_eq!(to(Channel(131), 1), Some(at(11)), "one without nodes of its own");
+        assert_eq!(to(Channel(130), 0), Some(at(30)));
+        assert!(root.take(1, 1));
+        assert_eq!(to(Channel(130), 0), Some(at(31)));
+        assert_eq!(both.of(Channel(130)).peer(at(21)), Peer::Node(NodeId(1)));
+        assert_eq!(both.of(Channel::OVERLAY).peer(at(21)), peer_addr(at(21)));
     }
 
     #[test]

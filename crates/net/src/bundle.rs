@@ -11,8 +11,8 @@
 
 use std::collections::VecDeque;
 
-use types::NodeId;
 use types::limits::{DATAGRAM_BUILT_MAX, DATAGRAM_MAX};
+use types::{Channel, NodeId};
 
 /// First byte of a bundle.
 pub(crate) const MARK: u8 = 0x84;
@@ -23,14 +23,22 @@ const _: () = assert!(DATAGRAM_MAX <= u16::MAX as usize, "the length of a part")
 /// What waits for one node.
 pub(crate) struct Lane {
     host: usize,
+    pub channel: Channel,
     pub to: NodeId,
     bytes: Vec<u8>,
     parts: usize,
 }
 
+/// Whose lane it is, by which channel, and to whom.
+type LaneKey = (usize, Channel, NodeId);
+
 impl Lane {
-    fn new(host: usize, to: NodeId) -> Lane {
-        Lane { host, to, bytes: Vec::with_capacity(DATAGRAM_MAX), parts: 0 }
+    fn key(&self) -> LaneKey {
+        (self.host, self.channel, self.to)
+    }
+
+    fn new((host, channel, to): LaneKey) -> Lane {
+        Lane { host, channel, to, bytes: Vec::with_capacity(DATAGRAM_MAX), parts: 0 }
     }
 
     /// Adds a part; false when the packet has no room for it. An empty lane takes any.
@@ -73,20 +81,19 @@ impl Lane {
 /// The lanes of a loop.
 #[derive(Default)]
 pub(crate) struct Lanes {
-    /// Sorted by host and receiving node.
+    /// Sorted by host, channel and receiving node.
     lanes: Vec<Lane>,
     /// Those with parts, in the order of their first part.
-    used: VecDeque<(usize, NodeId)>,
+    used: VecDeque<LaneKey>,
 }
 
 impl Lanes {
     /// Adds a part; if there is no room for it, nothing is done and the lane returned.
-    pub fn add(&mut self, host: usize, to: NodeId, part: &[u8]) -> Option<&mut Lane> {
-        let key = (host, to);
-        let place = match self.lanes.binary_search_by_key(&key, |lane| (lane.host, lane.to)) {
+    pub fn add(&mut self, key: LaneKey, part: &[u8]) -> Option<&mut Lane> {
+        let place = match self.lanes.binary_search_by_key(&key, Lane::key) {
             Ok(place) => place,
             Err(place) => {
-                self.lanes.insert(place, Lane::new(host, to));
+                self.lanes.insert(place, Lane::new(key));
                 place
             }
         };
@@ -100,7 +107,7 @@ impl Lanes {
     /// A lane with parts and the host it is of; the caller clears it.
     pub fn pop_used(&mut self) -> Option<(usize, &mut Lane)> {
         let key = self.used.pop_front()?;
-        let place = self.lanes.binary_search_by_key(&key, |lane| (lane.host, lane.to)).ok()?;
+        let place = self.lanes.binary_search_by_key(&key, Lane::key).ok()?;
         self.lanes.get_mut(place).map(|lane| (key.0, lane))
     }
 }
@@ -162,7 +169,7 @@ mod tests {
 
     #[test]
     fn one_part_is_sent_bare() {
-        let mut lane = Lane::new(0, NodeId(1));
+        let mut lane = Lane::new((0, Channel::OVERLAY, NodeId(1)));
         lane.add(b"alone");
         assert_eq!(lane.packet(), b"alone");
         lane.restart(b"again");
@@ -173,9 +180,9 @@ mod tests {
     fn lanes_come_out_in_the_order_of_their_first_parts() {
         let mut lanes = Lanes::default();
         for (host, to) in [(1, 5), (0, 9), (1, 5), (1, 4)] {
-            assert!(lanes.add(host, NodeId(to), b"part").is_none());
+            assert!(lanes.add((host, Channel::OVERLAY, NodeId(to)), b"part").is_none());
         }
-        assert!(lanes.add(0, NodeId(9), &[1; DATAGRAM_MAX]).is_some());
+        assert!(lanes.add((0, Channel::OVERLAY, NodeId(9)), &[1; DATAGRAM_MAX]).is_some());
         let mut seen = Vec::new();
         while let Some((host, lane)) = lanes.pop_used() {
             seen.push((host, lane.to.0, lane.parts));
@@ -198,7 +205,7 @@ mod tests {
         fn parts_come_out_as_they_went_in(
             sent in vec(vec(any::<u8>().prop_filter("no mark", |b| *b != MARK), 1..400), 1..12),
         ) {
-            let mut lane = Lane::new(0, NodeId(1));
+            let mut lane = Lane::new((0, Channel::OVERLAY, NodeId(1)));
             let kept = sent.iter().filter(|part| lane.add(part)).map(|part| Ok(part.as_slice()));
             let kept: Vec<_> = kept.collect();
             prop_assert!(lane.packet().len() <= DATAGRAM_MAX);

@@ -428,9 +428,9 @@ impl Driver {
         from: Peer,
         packet: &[u8],
     ) {
-        let parts = match channel {
-            Channel::OVERLAY => Parts::of(packet),
-            _ => Parts::bare(packet),
+        let parts = match channel.shard() {
+            Some(_) => Parts::of(packet),
+            None => Parts::bare(packet),
         };
         for part in parts {
             let Ok(bytes) = part else {

@@ -439,11 +439,12 @@ impl Io {
     /// Takes one datagram off a socket.
     pub fn receive(&mut self, index: u32, buffer: &mut [u8]) -> Received {
         let Some(Some(udp)) = self.udp.get(index as usize) else { return Received::Empty };
+        let directory = self.directory.of(udp.channel);
         match udp.socket.recv_from(buffer) {
             Ok((len, from)) => {
                 self.counters.datagrams_in.add(1);
                 self.counters.datagram_bytes_in.add(len as u64);
-                Received::Datagram { len, from: self.directory.peer(from) }
+                Received::Datagram { len, from: directory.peer(from) }
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Received::Empty,
             Err(_) => {
@@ -489,8 +490,8 @@ impl Io {
         match to {
             Peer::NOBODY => {}
             Peer::RING => self.publish(host, bytes),
-            Peer::Node(node) if channel == Channel::OVERLAY && self.config.bundles => {
-                self.bundle(host, node, bytes);
+            Peer::Node(node) if channel.shard().is_some() && self.config.bundles => {
+                self.bundle((host, channel, node), bytes);
             }
             _ => self.send_packet(host, channel, to, bytes),
         }
@@ -505,10 +506,11 @@ impl Io {
     }
 
     /// Keeps a datagram for the end of the turn.
-    fn bundle(&mut self, host: usize, node: NodeId, bytes: &[u8]) {
+    fn bundle(&mut self, key: (usize, Channel, NodeId), bytes: &[u8]) {
         let mut lanes = std::mem::take(&mut self.lanes);
-        if let Some(full) = lanes.add(host, node, bytes) {
-            self.send_packet(host, Channel::OVERLAY, Peer::Node(node), full.packet());
+        if let Some(full) = lanes.add(key, bytes) {
+            let (host, channel, node) = key;
+            self.send_packet(host, channel, Peer::Node(node), full.packet());
             full.restart(bytes);
         }
         self.lanes = lanes;
@@ -518,7 +520,7 @@ impl Io {
     pub fn flush_lanes(&mut self) {
         let mut lanes = std::mem::take(&mut self.lanes);
         while let Some((host, lane)) = lanes.pop_used() {
-            self.send_packet(host, Channel::OVERLAY, Peer::Node(lane.to), lane.packet());
+            self.send_packet(host, lane.channel, Peer::Node(lane.to), lane.packet());
             lane.clear();
         }
         self.lanes = lanes;
@@ -526,7 +528,7 @@ impl Io {
     }
 
     fn send_packet(&mut self, host: usize, channel: Channel, to: Peer, bytes: &[u8]) {
-        let addr = self.directory.resolve(to);
+        let addr = self.directory.of(channel).resolve(to);
         let Some((udp, addr)) = self.udp_of(host, channel).zip(addr) else {
             self.counters.unroutable.add(1);
             return;
@@ -575,11 +577,12 @@ impl Io {
         if let [PlaneKind::Udp] = kinds {
             return Ok(());
         }
-        let peers: Vec<_> = self.directory.addresses().take(PLANE_PEERS).collect();
         for (index, udp) in (0..).zip(&mut self.udp) {
-            let Some(udp) = udp.as_mut().filter(|udp| udp.channel == Channel::OVERLAY) else {
+            let Some(udp) = udp.as_mut().filter(|udp| udp.channel.shard().is_some()) else {
                 continue;
             };
+            let peers = self.directory.of(udp.channel).addresses().take(PLANE_PEERS);
+            let peers: Vec<_> = peers.collect();
             udp.plane = Some(DataPlane::first_of(kinds, &udp.socket, &peers, &mut *told)?);
             self.planes.push(index);
         }

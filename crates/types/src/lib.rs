@@ -48,7 +48,10 @@ pub use matching::{
     TickTable, Trigger,
 };
 pub use merge::MergeRecord;
-pub use node::{Channel, ConnId, Node, Op, Outbox, Peer, Span, TRACE_ID_BITS, Trace, TracePoint};
+pub use node::{
+    Channel, ConnId, Node, Op, Outbox, Peer, Span, TRACE_ID_BITS, TRACE_SHARD_SHIFT, Trace,
+    TracePoint,
+};
 pub use pack::{Packer, Unpacker};
 pub use remote::{Address, AddressRange, Certificate, Remote};
 pub use rng::SplitMix64;

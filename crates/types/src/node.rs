@@ -236,6 +236,9 @@ pub struct Trace {
 
 /// Bits of [`Trace::id`] that are the overlay id; those above are the stream's number.
 pub const TRACE_ID_BITS: u32 = 48;
+/// Bits of a stream's number in [`Trace::id`] behind which the shard's stands, which is 0 where the
+/// observer is of one shard.
+pub const TRACE_SHARD_SHIFT: u32 = 8;
 
 impl Trace {
     /// The name of a message in traces: its overlay id, and above it the stream it belongs to.

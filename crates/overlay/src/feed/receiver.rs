@@ -18,7 +18,8 @@
 //! A deadline further away than `hold_limit_ns` is taken as a mistake and cut to that, counted.
 
 use types::{
-    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, SplitMix64, Trace, TracePoint,
+    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Peer, SplitMix64, TRACE_SHARD_SHIFT,
+    Trace, TracePoint,
     limits::{DUPLICATE_FILTER_SLOTS, HOLD_MAX},
 };
 use zerocopy::IntoBytes;
@@ -704,7 +705,9 @@ impl Receiver {
     }
 
     fn trace(&self, point: TracePoint, id: u64, at: Nanos, value: u64, out: &mut Outbox) {
-        let id = Trace::message(self.tree.stream, id);
+        // A node that is in several shards tells their messages apart.
+        let shard = self.config.channel.shard().map_or(0, |shard| shard.0);
+        let id = Trace::message(self.tree.stream | shard << TRACE_SHARD_SHIFT, id);
         out.trace(Trace { point, node: self.node, id, at, value });
     }
 }
