@@ -3,7 +3,7 @@
 use feed::{SnapshotServer, Subscriber};
 use overlay::{key_ring::KeyRing, lives::Life, proxy::Proxy, sealed_link::SealedLinkStats};
 use participant::Driver;
-use types::{ClockReading, NodeId, Outbox};
+use types::{Channel, ClockReading, NodeId, Outbox};
 
 use crate::{Edge, Member, Root, Sealed, SlowProxy};
 

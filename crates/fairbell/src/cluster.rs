@@ -6,12 +6,14 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use net::Clock;
 
+use host::config::{ShardEntry, Shards};
 use host::failure::{Failure, on};
 use host::fleet::client::Identity;
 use host::fleet::credentials::{self, Credentials, DAYS, OPERATOR};
 use host::fleet::doctor::{Doctor, Verdict};
 use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, settled};
 use host::fleet::messages::Operation;
+use host::fleet::shards::ShardNodes;
 use host::{deployment, files};
 
 mod bundle;
@@ -19,6 +21,7 @@ mod join;
 mod plan;
 mod prices;
 mod recover;
+mod shards;
 mod upgrade;
 
 /// How long the roots may take to do something.
@@ -86,7 +89,8 @@ pub enum What {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     fairbell cluster init --name lab --edges 16 --depth 3 --fanout 4 --out cluster\n  \
-    fairbell cluster init --name lab --venue my-venue.toml --out cluster\n\n\
+    fairbell cluster init --name lab --venue my-venue.toml --out cluster\n  \
+    fairbell cluster init --name lab --shards 2 --roots 3    instruments on two groups of three\n\n\
     Then edit the addresses in cluster/cluster.toml, copy cluster.toml, venue.toml, authority.pem\n\
     and keys/NAME to machine NAME, and start `fairbell node` there.")]
 pub struct InitArgs {
@@ -103,6 +107,11 @@ pub struct InitArgs {
     /// Replicas of the root: 1, 3 or 5
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub roots: u8,
+    /// Shards, each with so many roots; the instruments are given to them by turns [default: those of the
+    /// venue's settings, or 1]
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=types::limits::SHARDS_MAX as i64))]
+    pub shards: u16,
     /// Machines that participants connect to
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -244,6 +253,9 @@ pub struct ReplaceArgs {
     /// Who comes, in the same order
     #[arg(long, value_name = "NODE")]
     pub by: Vec<String>,
+    /// In the tree of this shard, by name or number [default: the first]
+    #[arg(long, value_name = "SHARD")]
+    pub shard: Option<String>,
     /// Which cluster
     #[command(flatten)]
     pub at: At,
@@ -260,19 +272,18 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
         What::Token(args) => join::token(args),
         What::Join(args) => join::join(args),
         What::Doctor(args) => doctor(args),
-        What::Status(args) => {
-            let (text, data) = operate(&args.at, &Operation::Status)?;
-            match args.json {
-                true => println!("{data}"),
-                false => println!("{text}"),
-            }
-            Ok(())
-        }
+        What::Status(args) => shards::status(args),
         What::Roots(args) => roots(args),
-        What::Lead(args) => tell(operate(&args.at, &Operation::Lead { node: args.node.clone() })?),
+        What::Lead(args) => {
+            let file = ClusterFile::read(&args.at.cluster)?;
+            let (_, node) = file.node(&args.node)?;
+            let lead = Operation::Lead { node: args.node.clone() };
+            tell(operator(&file.of_node(node))?.operate(&lead, PATIENCE)?)
+        }
         What::Drain(args) => {
             let (node, on) = (args.node.clone(), !args.undo);
-            tell(operate(&args.at, &Operation::Drain { node, on })?)
+            let file = ClusterFile::read(&args.at.cluster)?;
+            tell(shards::operate_all(&file, &Operation::Drain { node, on })?)
         }
         What::Revoke(args) => {
             let file = ClusterFile::read(&args.at.cluster)?;
@@ -280,7 +291,7 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
             let generation = credentials::generation(&folder)?;
             let node = args.node.clone();
             let revoke = Operation::Revoke { node, generation: generation.max(1) };
-            let (text, data) = operate(&args.at, &revoke)?;
+            let (text, data) = shards::operate_all(&file, &revoke)?;
             // The next certificate that is issued here comes behind what is refused.
             let revoked = data["revoked"].as_u64().and_then(|upto| u32::try_from(upto).ok());
             if let Some(upto) = revoked.filter(|upto| *upto > generation && folder.is_dir()) {
@@ -288,14 +299,18 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
             }
             tell((text, data))
         }
-        What::Rotate(args) => tell(operate(&args.at, &Operation::Rotate)?),
+        What::Rotate(args) => {
+            let file = ClusterFile::read(&args.at.cluster)?;
+            tell(shards::operate_all(&file, &Operation::Rotate)?)
+        }
         What::Upgrade(args) => upgrade::run(args),
         What::Plan(args) => plan::run(args),
         What::Bundle(args) => bundle::run(args),
         What::Recover(args) => recover::run(args),
-        What::Replace(ReplaceArgs { nodes, by, at }) => {
+        What::Replace(ReplaceArgs { nodes, by, shard, at }) => {
             let (nodes, by) = (nodes.clone(), by.clone());
-            tell(operate(at, &Operation::Replace { nodes, by })?)
+            let file = shards::one(at, shard.as_deref())?;
+            tell(operator(&file)?.operate(&Operation::Replace { nodes, by }, PATIENCE)?)
         }
     }
 }
@@ -311,7 +326,29 @@ fn tell((text, _): (String, serde_json::Value)) -> Result<(), Failure> {
 /// One that is in the group, as far as the others know, does not answer.
 fn roots(args: &StatusArgs) -> Result<(), Failure> {
     let file = ClusterFile::read(&args.at.cluster)?;
-    let operator = operator(&file)?;
+    let (mut rows, mut silent) = (Vec::new(), Vec::new());
+    for file in file.all_shards() {
+        if file.shard_count() > 1 && !args.json {
+            println!("shard {}", file.shard_name());
+        }
+        roots_of(&file, args.json, (&mut rows, &mut silent))?;
+    }
+    if args.json {
+        println!("{}", serde_json::Value::from(rows));
+    }
+    match silent.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Run(format!("no answer from {}", silent.join(", ")))),
+    }
+}
+
+/// Says how each root of a shard stands; adds rows for machines, and names of those that don't answer.
+fn roots_of(
+    file: &ClusterFile,
+    json: bool,
+    (rows, silent): (&mut Vec<serde_json::Value>, &mut Vec<String>),
+) -> Result<(), Failure> {
+    let operator = operator(file)?;
     let ask = |(number, (_, node)): (u8, (u16, &NodeEntry))| {
         (number, node.name.clone(), operator.replica(number, ROOT_PATIENCE))
     };
@@ -323,46 +360,32 @@ fn roots(args: &StatusArgs) -> Result<(), Failure> {
     let due = |number: u8| {
         newest.map_or(usize::from(number) <= founders, |members| members.contains(&number))
     };
-    let (mut rows, mut silent) = (Vec::new(), Vec::new());
     for (number, name, told) in &asked {
         let text = match told {
             Ok(status) => status.to_string(),
             Err(why) if due(*number) => {
-                silent.push(&name[..]);
+                silent.push(name.clone());
                 format!("replica {number} does not answer: {why}")
             }
             Err(_) => format!("replica {number} is not in the group, and does not answer"),
         };
-        match args.json {
-            true => rows.push(serde_json::json!({ "node": name, "status": told.as_ref().ok() })),
+        match json {
+            true => {
+                let mut row = serde_json::json!({ "node": name, "status": told.as_ref().ok() });
+                if file.shard_count() > 1 {
+                    row["shard"] = file.shard_name().into();
+                }
+                rows.push(row);
+            }
             false => println!("{name:<16} {text}"),
         }
     }
-    if args.json {
-        println!("{}", serde_json::Value::from(rows));
-    }
-    match silent.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Run(format!("no answer from {}", silent.join(", ")))),
-    }
+    Ok(())
 }
 
 fn operator(file: &ClusterFile) -> Result<Identity, Failure> {
     let own = Credentials::read(file, &Credentials::folder(file, OPERATOR), OPERATOR)?;
     Identity::new(file, &file.venue()?, own, (OPERATOR, 0))
-}
-
-fn operate(at: &At, operation: &Operation) -> Result<(String, serde_json::Value), Failure> {
-    operate_within(at, operation, PATIENCE)
-}
-
-fn operate_within(
-    at: &At,
-    operation: &Operation,
-    patience: Duration,
-) -> Result<(String, serde_json::Value), Failure> {
-    let file = ClusterFile::read(&at.cluster)?;
-    operator(&file)?.operate(operation, patience)
 }
 
 fn init(args: &InitArgs) -> Result<(), Failure> {
@@ -385,12 +408,32 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
         let names = (1..=count).map(|number| format!("{word}-{number}"));
         nodes.extend(names.map(|name| NodeEntry::new(name.clone(), name, vec![role])));
     };
-    add(NodeRole::Root, "root", args.roots.into());
+    let placed = match config.shards.0.is_empty() {
+        true => Shards::spread(args.shards, &config),
+        false => config.shards.clone(),
+    };
+    // One root is one shard's: as many groups as there are shards.
+    let count = if args.shards == 1 { placed.count() } else { args.shards };
+    add(NodeRole::Root, "root", u32::from(args.roots) * u32::from(count));
     add(NodeRole::Proxy, "proxy", deployment::proxies(&config));
     add(NodeRole::Edge, "edge", config.overlay.receivers);
     add(NodeRole::Standby, "standby", config.overlay.standby);
-    let file = ClusterFile::new(&path, &args.name, Clock::start(0).now(), nodes)?;
-    file.overlay(&config)?;
+    let of_shard = |(number, entry): (u16, &ShardEntry)| ShardNodes {
+        name: entry.name.clone(),
+        symbols: entry.symbols.clone(),
+        roots: (1..=u16::from(args.roots))
+            .map(|root| format!("root-{}", number * u16::from(args.roots) + root))
+            .collect(),
+        proxies: None,
+        standby: None,
+    };
+    let shards = match count {
+        1 => Vec::new(),
+        _ => (0..).zip(&placed.0).map(of_shard).collect(),
+    };
+    let now = Clock::start(0).now();
+    let file = ClusterFile::with_shards(&path, &args.name, now, (nodes, shards))?;
+    file.overlay(&file.venue()?)?;
     write(&path, &file.text()?)?;
     credentials::found(&file)?;
     issue_all(&file, DAYS)?;

@@ -15,7 +15,6 @@ use engine::{Applied, Engine, Output};
 use journal::{JournalError, Verified};
 
 use crate::log::Outputs;
-use host::config;
 use host::failure::{Failure, on};
 use host::journal::kept::{self, Genesis};
 use host::journal::read::{inputs, look, verified};
@@ -279,8 +278,8 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
 }
 
 fn replay(args: &ReplayArgs) -> Result<(), Failure> {
-    let loaded = config::read(args.config.as_deref())?;
-    let known = [host::deployment::engine_config(&loaded)];
+    let loaded = host::fleet::shards::settings(args.config.as_deref())?;
+    let known = host::deployment::engine_configs(&loaded);
     let state = std::cell::RefCell::new(None);
     let begin = |genesis: &Genesis| {
         if genesis.rules_version != engine::RULES_VERSION {

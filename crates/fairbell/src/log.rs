@@ -147,8 +147,8 @@ pub fn open(path: &Path, config: Option<&Path>, also: &[Config]) -> Result<Opene
     let reader = LogReader::new(from);
     let reader = reader.map_err(|error| on(path, error))?;
     let mut configs = also.to_vec();
-    let loaded = host::config::read(config)?;
-    configs.insert(0, host::deployment::engine_config(&loaded));
+    let loaded = host::fleet::shards::settings(config)?;
+    configs.splice(0..0, host::deployment::engine_configs(&loaded));
     let header = reader.header();
     if header.rules_version != engine::RULES_VERSION {
         let (theirs, ours) = (header.rules_version, engine::RULES_VERSION);

@@ -102,7 +102,7 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
     let name = &args.name;
     // A root or a learner keeps the log: the store is made of it there.
     let journal = node::journal_dir(&dir);
-    let config = entry.keeps_log().then(|| file.venue()).transpose()?;
+    let config = entry.keeps_log().then(|| file.of_node(entry).venue()).transpose()?;
     let follow = |config| Beside::in_folder(&config, (&dir, journal), &alarms);
     let store = config.map_or(Ok(None), follow)?;
     let outcome = node::run(&file, &options, &stop, |line| eprintln!("{name}: {line}"));

@@ -7,12 +7,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use store::{Filter, OrderLine, PartyLine, Query, TradeLine};
+use store::{Filter, OrderLine, PartyLine, Place, Query, TradeLine};
 use types::{Nanos, Price};
 
 use crate::report::numbers::{grouped, lots};
 use crate::store::{at, place, place_of};
-use host::config;
 use host::failure::Failure;
 
 /// Nanoseconds of a day.
@@ -26,6 +25,7 @@ const DAY_NS: u64 = 86_400 * Nanos::SECOND;
     fairbell query trades --instrument BTCUSD --since 09:30 --until 10:00 --json\n  \
     fairbell query trades --participant GUESTS           of a firm, on either side\n  \
     fairbell query orders --day 3 --state cancelled      of the third day of the venue\n  \
+    fairbell query trades --file one.sqlite --file two.sqlite     of two shards, in the order of time\n  \
     fairbell query ticks --dir /var/lib/ticks --symbol BTCUSD")]
 pub struct QueryArgs {
     /// What to ask for.
@@ -74,11 +74,11 @@ pub struct RowArgs {
     /// Rows at most, the last ones; 0: all
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub limit: u64,
-    /// The store's file, or postgres://USER:PASSWORD@HOST:PORT/DATABASE#SCHEMA [default: as the
-    /// configuration says in store]
+    /// The store's file, or postgres://USER:PASSWORD@HOST:PORT/DATABASE#SCHEMA; again for those of a venue's
+    /// other shards [default: as the configuration says in store]
     #[arg(long, value_name = "FILE")]
-    pub file: Option<String>,
-    /// Configuration file [default: fairbell.toml when it exists]
+    pub file: Vec<String>,
+    /// Configuration file, or the venue's cluster.toml [default: fairbell.toml when it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Print one JSON document
@@ -115,13 +115,18 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
         What::Trades(args) => (&args.rows, &args.state),
         What::Ticks(args) => return ticks::run(args),
     };
-    let store = match &rows.file {
-        Some(text) => place(text)?,
-        None => place_of(&config::read(rows.config.as_deref())?)?,
+    let places = places(rows)?;
+    let open = |place: &Place| {
+        let wrong = |error| at(place, error);
+        let query = Query::open(place).map_err(wrong)?;
+        let held = query.freeze().map_err(wrong)?.applied;
+        Ok((query, held))
     };
-    let wrong = |error| at(&store, error);
-    let query = Query::open(&store).map_err(wrong)?;
-    let held = query.freeze().map_err(wrong)?;
+    let stores = places.iter().map(open).collect::<Result<Vec<(Query, u64)>, Failure>>()?;
+    let (Some(store), Some((query, _))) = (places.first(), stores.first()) else {
+        return Err(Failure::Usage("--file: which store".to_string()));
+    };
+    let wrong = |error| at(store, error);
     let midnight = query.midnight().map_err(wrong)?;
     let time = |option: &str, text: &Option<String>| match text.as_deref() {
         None => Ok(None),
@@ -139,17 +144,73 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
         day: rows.day,
         limit: Some(rows.limit).filter(|limit| *limit > 0),
     };
-    known(&query, &filter).map_err(wrong)??;
+    known(query, &filter).map_err(wrong)??;
     let mut out = Out { json: rows.json, first: true };
-    out.begin(held.applied);
-    let count = match &args.what {
-        What::Orders(_) => query.orders(&filter, |line| out.order(&line)),
-        What::Trades(_) => query.trades(&filter, |line| out.trade(&line)),
-        What::Ticks(_) => Ok(0),
+    let held: Vec<u64> = stores.iter().map(|(_, held)| *held).collect();
+    out.begin(&held);
+    let count = match (&args.what, stores.len()) {
+        (What::Orders(_), 1) => query.orders(&filter, |line| out.order(&line)),
+        (What::Trades(_), 1) => query.trades(&filter, |line| out.trade(&line)),
+        (What::Orders(_), _) => {
+            let ask = |query: &Query, lines: &mut Vec<OrderLine>| {
+                query.orders(&filter, |line| lines.push(line))
+            };
+            let lines = together(&stores, &filter, ask, |line| (line.t_ns, line.seq))
+                .map_err(|(place, error)| at(&places[place], error))?;
+            lines.iter().for_each(|line| out.order(line));
+            Ok(lines.len())
+        }
+        (What::Trades(_), _) => {
+            let ask = |query: &Query, lines: &mut Vec<TradeLine>| {
+                query.trades(&filter, |line| lines.push(line))
+            };
+            let lines = together(&stores, &filter, ask, |line| (line.t_ns, line.seq))
+                .map_err(|(place, error)| at(&places[place], error))?;
+            lines.iter().for_each(|line| out.trade(line));
+            Ok(lines.len())
+        }
+        (What::Ticks(_), _) => Ok(0),
     };
     let count = count.map_err(wrong)?;
-    out.end(count, rows.limit, held.applied);
+    out.end(count, rows.limit, &held);
     Ok(())
+}
+
+/// The stores that are asked: those named, or those that the settings have, one of each shard.
+fn places(rows: &RowArgs) -> Result<Vec<Place>, Failure> {
+    if !rows.file.is_empty() {
+        return rows.file.iter().map(|text| place(text)).collect();
+    }
+    let config = host::fleet::shards::settings(rows.config.as_deref())?;
+    let shards = (0..config.shards.count()).map(types::ShardId);
+    shards.map(|shard| place_of(&config.clone().with_shard(shard))).collect()
+}
+
+/// Rows of several stores in the order of their times, the last ones if there is a limit; which store failed.
+fn together<T>(
+    stores: &[(Query, u64)],
+    filter: &Filter,
+    ask: impl Fn(&Query, &mut Vec<T>) -> Result<usize, store::StoreError>,
+    order: impl Fn(&T) -> (i64, i64),
+) -> Result<Vec<T>, (usize, store::StoreError)> {
+    let mut lines = Vec::new();
+    for (place, (query, _)) in stores.iter().enumerate() {
+        ask(query, &mut lines).map_err(|error| (place, error))?;
+    }
+    lines.sort_by_key(order);
+    let most =
+        filter.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let beyond = lines.len().saturating_sub(most);
+    lines.drain(..beyond);
+    Ok(lines)
+}
+
+/// Up to which input the stores hold: a number, or a list of those of several.
+fn inputs(held: &[u64]) -> Value {
+    match held {
+        [one] => json!(one),
+        several => json!(several),
+    }
 }
 
 /// A name that nobody has is a mistake, not an answer of no rows.
@@ -245,9 +306,9 @@ fn amount(value: i64, decimals: u8) -> String {
 }
 
 impl Out {
-    fn begin(&self, applied: u64) {
+    fn begin(&self, held: &[u64]) {
         if self.json {
-            println!("{{\n  \"up_to_input\": {applied},\n  \"rows\": [");
+            println!("{{\n  \"up_to_input\": {},\n  \"rows\": [", inputs(held));
         }
     }
 
@@ -320,18 +381,20 @@ impl Out {
         );
     }
 
-    fn end(&self, count: usize, limit: u64, applied: u64) {
+    fn end(&self, count: usize, limit: u64, held: &[u64]) {
         if self.json {
             println!("{}  ],\n  \"count\": {count}\n}}", if self.first { "" } else { "\n" });
             return;
         }
         let full = limit > 0 && count as u64 == limit;
         let more = if full { ", the last ones; --limit 0 shows all" } else { "" };
-        println!(
-            "{} rows{more}; the store holds input {}",
-            grouped(count as u64),
-            grouped(applied)
-        );
+        let held: Vec<String> = held.iter().map(|input| grouped(*input)).collect();
+        let (stores, inputs) = if held.len() == 1 {
+            ("the store holds", "input")
+        } else {
+            ("the stores hold", "inputs")
+        };
+        println!("{} rows{more}; {stores} {inputs} {}", grouped(count as u64), held.join(" and "));
     }
 }
 

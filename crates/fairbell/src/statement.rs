@@ -3,6 +3,8 @@
 
 mod days;
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -24,11 +26,12 @@ use host::failure::{Failure, on};
     fairbell statement --log out/exchange.log --participant 3\n  \
     fairbell statement --day 2                                   opening, dealings, closing\n  \
     fairbell statement --day 2026-11-27 --json\n  \
-    fairbell statement --log out/exchange.log --trades trades.csv")]
+    fairbell statement --log out/exchange.log --trades trades.csv\n  \
+    fairbell statement --config cluster.toml --log one/journal --log two/journal    of all shards")]
 pub struct StatementArgs {
-    /// The log
+    /// The log; again for those of a venue's other shards
     #[arg(long, value_name = "FILE", default_value = "out/exchange.log")]
-    pub log: PathBuf,
+    pub log: Vec<PathBuf>,
     /// Of this account only
     #[arg(long, value_name = "N")]
     pub participant: Option<u16>,
@@ -38,7 +41,8 @@ pub struct StatementArgs {
     /// Write every trade to FILE as CSV
     #[arg(long, value_name = "FILE")]
     pub trades: Option<PathBuf>,
-    /// Configuration that the log was written under [default: fairbell.toml when it exists]
+    /// Configuration that the log was written under, or the venue's cluster.toml [default: fairbell.toml when
+    /// it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Print one JSON document
@@ -49,17 +53,21 @@ pub struct StatementArgs {
 /// Differences that are shown one by one.
 const SHOWN_MAX: usize = 20;
 
-/// Draws everything up and prints it; a difference is a failure.
-pub fn run(args: &StatementArgs, also: &[engine::Config]) -> Result<(), Failure> {
-    if let Some(wanted) = &args.day {
-        return days::run(args, wanted, also);
-    }
-    let opened = open(&args.log, args.config.as_deref(), also)?.whole(&args.log)?;
+/// What a log comes to.
+struct Drawn {
+    engine: Engine,
+    ledger: Ledger,
+    differences: Vec<Difference>,
+}
+
+/// Draws up what a log says.
+fn draw(path: &Path, args: &StatementArgs, also: &[engine::Config]) -> Result<Drawn, Failure> {
+    let opened = open(path, args.config.as_deref(), also)?.whole(path)?;
     let bar = progress(opened.records);
     let (mut engine, mut output) = (Engine::new(opened.config), Output::default());
     let (mut ledger, mut tape) = (Ledger::default(), Tape::default());
     for input in opened.reader {
-        let input = input.map_err(|error| on(&args.log, error))?;
+        let input = input.map_err(|error| on(path, error))?;
         output.clear();
         let _ = engine.apply(&input, &mut output);
         output.executions.iter().for_each(|report| ledger.take(report));
@@ -68,16 +76,61 @@ pub fn run(args: &StatementArgs, also: &[engine::Config]) -> Result<(), Failure>
     }
     bar.finish_and_clear();
     let differences = reconcile(&ledger, &tape, &engine);
-    if let Some(path) = &args.trades {
-        write_trades(ledger.trades(), &engine, path).map_err(|error| on(path, error))?;
+    Ok(Drawn { engine, ledger, differences })
+}
+
+/// The shards that logs are of: each once.
+///
+/// # Errors
+/// Two logs of one shard, or of venues with other numbers of shards.
+fn shards_of<'a>(
+    paths: &[PathBuf],
+    engines: impl Iterator<Item = &'a Engine>,
+) -> Result<String, Failure> {
+    let known = |of: &Engine| (of.config().shard, of.config().shards);
+    let all: Vec<&Engine> = engines.collect();
+    for (at, (path, one)) in paths.iter().zip(&all).enumerate() {
+        let twice = all.iter().take(at).position(|other| known(other) == known(one));
+        if let Some(other) = twice {
+            let why = format!("is of the same shard as {}: name each once", paths[other].display());
+            return Err(on(path, why));
+        }
+        if all.first().is_some_and(|first| known(first).1 != known(one).1) {
+            return Err(on(path, "is of a venue with another number of shards"));
+        }
     }
-    let statements = ledger.statements();
+    let shards = all.first().map_or(1, |first| known(first).1);
+    let lacks =
+        (0..shards).map(types::ShardId).filter(|of| !all.iter().any(|one| known(one).0 == *of));
+    let lacks: Vec<String> = lacks.map(|of| (of.0 + 1).to_string()).collect();
+    Ok(match lacks.is_empty() {
+        true => String::new(),
+        false => format!("of {shards} shards, without number {}", lacks.join(", ")),
+    })
+}
+
+/// Draws everything up and prints it; a difference is a failure.
+pub fn run(args: &StatementArgs, also: &[engine::Config]) -> Result<(), Failure> {
+    if let Some(wanted) = &args.day {
+        return days::run(args, wanted, also);
+    }
+    let all = args.log.iter().map(|path| draw(path, args, also)).collect::<Result<Vec<_>, _>>()?;
+    let lacks = shards_of(&args.log, all.iter().map(|one| &one.engine))?;
+    if let Some(path) = &args.trades {
+        let trades =
+            all.iter().flat_map(|one| one.ledger.trades().map(move |trade| (&one.engine, trade)));
+        write_trades(trades, path).map_err(|error| on(path, error))?;
+    }
+    // Each instrument is on one shard, so what an account has in all is all of these.
+    let mut statements = BTreeMap::new();
+    all.iter().for_each(|one| statements.extend(one.ledger.statements()));
     let shown = |account: &AccountId| args.participant.is_none_or(|wanted| wanted == account.0);
     let lines: Vec<_> = statements.iter().filter(|((account, _), _)| shown(account)).collect();
+    let differences: Vec<&Difference> = all.iter().flat_map(|one| &one.differences).collect();
     if args.json {
-        println!("{:#}", document(&lines, &ledger, &engine, &differences));
+        println!("{:#}", document(&lines, &all, (&differences, &lacks)));
     } else {
-        print(&lines, &ledger, &engine, &differences);
+        print(&lines, &all, (&differences, &lacks));
     }
     match differences.len() {
         0 => Ok(()),
@@ -87,12 +140,22 @@ pub fn run(args: &StatementArgs, also: &[engine::Config]) -> Result<(), Failure>
 
 type Lines<'a> = [(&'a (AccountId, InstrumentId), &'a Statement)];
 
+/// Instruments of all shards, and the engine that has each.
+fn instruments(all: &[Drawn]) -> impl Iterator<Item = (&Engine, &types::Instrument)> {
+    let known = all.first().map_or(&[][..], |one| &one.engine.config().instruments[..]);
+    known.iter().enumerate().filter_map(move |(at, of)| {
+        let rules = |one: &&Drawn| one.engine.config().rules.get(at).is_none_or(|of| of.held);
+        Some((&all.iter().find(rules).or(all.first())?.engine, of))
+    })
+}
+
 fn symbol(engine: &Engine, id: InstrumentId) -> (String, u8) {
     let found = engine.config().instruments.iter().find(|instrument| instrument.id == id);
     found.map_or_else(|| (id.to_string(), 0), |of| (of.symbol.to_string(), of.lot_decimals))
 }
 
-fn print(lines: &Lines<'_>, ledger: &Ledger, engine: &Engine, differences: &[Difference]) {
+fn print(lines: &Lines<'_>, all: &[Drawn], (differences, lacks): (&[&Difference], &str)) {
+    let Some(Drawn { engine, .. }) = all.first() else { return };
     println!(
         "{:>7}  {:<8} {:>9} {:>16} {:>16} {:>16} {:>9} {:>20}",
         "account", "", "orders", "bought", "sold", "position", "open", "traded value"
@@ -113,7 +176,7 @@ fn print(lines: &Lines<'_>, ledger: &Ledger, engine: &Engine, differences: &[Dif
         );
     }
     println!();
-    for instrument in &engine.config().instruments {
+    for (engine, instrument) in instruments(all) {
         let counts = engine.instrument_counters(instrument.id).unwrap_or_default();
         let closing = engine.closing_price(instrument.id);
         let closing = if closing == Price(0) { "none".to_string() } else { closing.to_string() };
@@ -129,9 +192,16 @@ fn print(lines: &Lines<'_>, ledger: &Ledger, engine: &Engine, differences: &[Dif
     let verdict = if differences.is_empty() { "PASS" } else { "FAIL" };
     println!(
         "{verdict}: log, statements and feed of {} trades, {} differences",
-        grouped(ledger.trades().count() as u64),
+        grouped(trades(all)),
         grouped(differences.len() as u64)
     );
+    if !lacks.is_empty() {
+        println!("{lacks}");
+    }
+}
+
+fn trades(all: &[Drawn]) -> u64 {
+    all.iter().map(|one| one.ledger.trades().count() as u64).sum()
 }
 
 /// Price units times lots as whole units of the quote currency, rounded down.
@@ -142,10 +212,10 @@ fn value(value: i128, lot_decimals: u8) -> String {
 
 fn document(
     lines: &Lines<'_>,
-    ledger: &Ledger,
-    engine: &Engine,
-    differences: &[Difference],
+    all: &[Drawn],
+    (differences, lacks): (&[&Difference], &str),
 ) -> Value {
+    let Some(Drawn { engine, .. }) = all.first() else { return Value::Null };
     let statement = |((account, instrument), s): &(&(AccountId, InstrumentId), &Statement)| {
         json!({
             "account": account.0,
@@ -160,14 +230,16 @@ fn document(
             "open_lots": s.open_lots,
         })
     };
-    let closing = engine.config().instruments.iter().map(|instrument| {
+    let closing = instruments(all).map(|(engine, instrument)| {
         let price = engine.closing_price(instrument.id).0;
         (instrument.symbol.to_string(), json!(if price == 0 { None } else { Some(price) }))
     });
     json!({
         "statements": lines.iter().map(statement).collect::<Vec<_>>(),
         "closing_prices": closing.collect::<serde_json::Map<_, _>>(),
-        "trades": ledger.trades().count(),
+        "trades": trades(all),
+        "shards": all.iter().map(|one| one.engine.config().shard.0 + 1).collect::<Vec<_>>(),
+        "lacks": lacks,
         "differences": differences.len(),
         "first_differences":
             differences.iter().take(SHOWN_MAX).map(|d| format!("{d:?}")).collect::<Vec<_>>(),
@@ -176,8 +248,7 @@ fn document(
 }
 
 fn write_trades<'a>(
-    trades: impl Iterator<Item = &'a TradeLine>,
-    engine: &Engine,
+    trades: impl Iterator<Item = (&'a Engine, &'a TradeLine)>,
     path: &Path,
 ) -> std::io::Result<()> {
     let mut file = BufWriter::new(std::fs::File::create(path)?);
@@ -185,7 +256,7 @@ fn write_trades<'a>(
         file,
         "match_number,time_ns,symbol,price,lots,auction,broken,buyer,buy_order,seller,sell_order"
     )?;
-    for trade in trades {
+    for (engine, trade) in trades {
         writeln!(
             file,
             "{},{},{},{},{},{},{},{},{},{},{}",

@@ -125,6 +125,15 @@ pub fn place(text: &str) -> Result<Place, Failure> {
 /// # Errors
 /// What is wrong with the address of a server.
 pub fn place_of(config: &Config) -> Result<Place, Failure> {
+    let place = first_place_of(config)?;
+    // Each shard has a store of its own: those behind the first beside it.
+    Ok(match config.of_shard {
+        0 => place,
+        shard => place.beside(&format!("shard{}", shard + 1)),
+    })
+}
+
+fn first_place_of(config: &Config) -> Result<Place, Failure> {
     match config.store.is_on_server() {
         true => Place::read(&config.store.url)
             .map_err(|why| Failure::Usage(format!("store.url: {why}")))

@@ -40,6 +40,11 @@ fn ports(first: u16) -> u16 {
 impl Fleet {
     /// As the documents say: init, addresses, issue.
     fn new(name: &str, first: u16) -> Fleet {
+        Fleet::made((name, first), &["--roots", "3"], 16)
+    }
+
+    /// With these options of init, and so many ports a node.
+    fn made((name, first): (&str, u16), options: &[&str], each: u16) -> Fleet {
         let dir = std::env::temp_dir().join(format!("fairbell-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).expect("a folder");
@@ -53,7 +58,7 @@ impl Fleet {
         std::fs::write(fleet.at("my-venue.toml"), text).expect("written");
         let (out, venue) = (fleet.at("cluster"), fleet.at("my-venue.toml"));
         let mut init = Command::new(FAIRBELL);
-        init.args(["cluster", "init", "--name", "lab", "--roots", "3"]);
+        init.args(["cluster", "init", "--name", "lab"]).args(options);
         let made = init.arg("--venue").arg(&venue).arg("--out").arg(&out).output();
         let made = made.expect("it runs");
         assert!(made.status.success(), "{}", said(&made));
@@ -63,7 +68,7 @@ impl Fleet {
         for line in text.lines() {
             if line.starts_with("address = ") {
                 lines.push(format!("address = \"127.0.0.1\"\nport = {port}"));
-                port += 16;
+                port += each;
             } else {
                 lines.push(line.to_string());
             }
@@ -307,4 +312,75 @@ fn an_empty_machine_joins_by_a_token_and_a_bundle_has_no_key_in_it() {
     running.clear();
     let told = bundle(&["--patience", "300ms"]);
     assert_eq!(names(&told, "missing"), ["status.json"], "the group is away: {told}");
+}
+
+#[test]
+fn two_shards_trade_side_by_side_and_statements_are_of_both() {
+    let fleet = Fleet::made(("shards", 24_900), &["--roots", "1", "--shards", "2"], 18);
+    let text = std::fs::read_to_string(fleet.file()).expect("read");
+    assert!(
+        text.contains("symbols = [\"GENA\"]") && text.contains("roots = [\"root-2\"]"),
+        "{text}"
+    );
+    let edge_port = |text: &str| {
+        let (_, entry) = text.split_once("name = \"edge-1\"").expect("there");
+        let (_, port) = entry.split_once("port = ").expect("a port");
+        port.lines().next().and_then(|port| port.parse::<u16>().ok()).expect("a number")
+    };
+    let port = edge_port(&text);
+    let doctor = said(&fleet.cluster(&["doctor", "edge-1"]));
+    for word in ["2 shards", "shard shard-1", "BTCUSD GENB; roots root-1", "GENA; roots root-2"] {
+        assert!(doctor.contains(word), "{word}: {doctor}");
+    }
+    assert!(doctor.contains(&format!("at UDP {}", port + 17)), "{doctor}");
+    let names = ["root-1", "root-2", "edge-1"];
+    let mut running: Vec<Running> = names.iter().map(|name| fleet.start(name)).collect();
+    fleet.wait("up", |status| {
+        let shards = status["shards"].as_array().cloned().unwrap_or_default();
+        let own = [&names[..], &names[1..]];
+        shards.iter().zip(own).filter(|(of, own)| own.iter().all(|name| is_up(of, name))).count()
+            == 2
+    });
+    let status = said(&fleet.cluster(&["status"]));
+    assert!(status.contains("shard shard-2: GENA"), "{status}");
+    let load = |symbol: &str, first: &str| {
+        let mut command = Command::new(FAIRBELL);
+        let address = format!("127.0.0.1:{}", port + 10);
+        let ca = fleet.at("cluster/authority.pem");
+        command
+            .args(["load", "--protocol", "ouch", "--address", &address, "--tls", "--ca"])
+            .arg(ca);
+        command.args(["--server-name", "lab", "--login", "TEST0{n}:sesame-9", "--clients", "4"]);
+        command.args(["--first", first, "--symbol", symbol, "--price", "100", "--tick", "1"]);
+        command.args(["--rate", "120", "--duration", "3s", "--warmup", "100ms", "--json"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+    };
+    let loads = [load("BTCUSD", "1"), load("GENA", "5")];
+    for load in loads {
+        let output = load.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    running.clear();
+    let statement = |logs: &[&str]| {
+        let mut command = Command::new(FAIRBELL);
+        command.args(["statement", "--json", "--config"]).arg(fleet.file());
+        for log in logs {
+            command.arg("--log").arg(fleet.at(log));
+        }
+        command.output().expect("it runs")
+    };
+    let both = document(&statement(&["root-1/journal", "root-2/journal"]));
+    assert_eq!((&both["reconciled"], &both["lacks"]), (&true.into(), &"".into()), "{both}");
+    assert_eq!(both["shards"], serde_json::json!([1, 2]));
+    let rows = both["statements"].as_array().expect("rows");
+    let of = |account: u64, symbol: &str| {
+        rows.iter().any(|row| row["account"] == account && row["symbol"] == symbol)
+    };
+    assert!(of(1, "BTCUSD") && of(5, "GENA") && !of(1, "GENA") && !of(5, "BTCUSD"), "{both}");
+    assert!(both["trades"].as_u64().is_some_and(|trades| trades > 10), "{both}");
+    // Controls: one shard alone lacks the other, and a log that is named twice is no other shard's.
+    let one = document(&statement(&["root-2/journal"]));
+    assert_eq!(one["lacks"], "of 2 shards, without number 1", "{one}");
+    let twice = statement(&["root-1/journal", "root-1/journal"]);
+    assert!(!twice.status.success() && said(&twice).contains("the same shard"), "{}", said(&twice));
 }

@@ -87,18 +87,18 @@ impl Authority {
     }
 
     /// The certificate of a key that signs certificates in place of this authority, for so many days:
-    /// those of nodes and nobody who signs further, and for no host name that is, or ends with, `never`.
+    /// those of nodes and nobody who signs further, and for no host name that is, or ends with, one of `never`.
     ///
     /// # Errors
     /// As [`Authority::sign_for`].
-    pub fn deputy(&self, name: &str, never: &str, days: u16) -> Result<Pair, Failure> {
+    pub fn deputy(&self, name: &str, never: &[String], days: u16) -> Result<Pair, Failure> {
         let key = KeyPair::generate().map_err(failed)?;
         let mut params = authority(name)?;
         hold(&mut params, holds(days)?);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.name_constraints = Some(NameConstraints {
             permitted_subtrees: Vec::new(),
-            excluded_subtrees: vec![GeneralSubtree::DnsName(never.to_string())],
+            excluded_subtrees: never.iter().cloned().map(GeneralSubtree::DnsName).collect(),
         });
         let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?.pem();
         Ok(Pair { certificate, key: key.serialize_pem() })

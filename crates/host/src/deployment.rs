@@ -259,7 +259,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         timetable: Timetable::empty(),
         accounts: accounts.collect(),
         durable: config.journal.is_local() || config.journal.is_replicated(),
-        shard: Default::default(),
+        shard: config.shard_place(),
         fix_comp_id: config.gateway.fix_comp_id.clone(),
         session: session_name(now),
         midnight: Nanos(now.0 - now.0 % day_ns),
@@ -311,6 +311,12 @@ pub fn engine_config(config: &Config) -> engine::Config {
     exchange_config(config, &clock(config)).engine()
 }
 
+/// The same of each shard.
+pub fn engine_configs(config: &Config) -> Vec<engine::Config> {
+    let exchange = exchange_config(config, &clock(config));
+    exchange.all_shards().map(|of| of.engine()).collect()
+}
+
 /// A clock for this process; all nodes share it, so their error against each other is the
 /// configured bound at most.
 pub fn clock(config: &Config) -> Clock {
@@ -355,6 +361,11 @@ pub fn plan(
     mut kept: Option<Kept>,
     driver: impl FnOnce(&[Peer]) -> Result<Option<Driver>, Failure>,
 ) -> Result<Plan, Failure> {
+    if config.shards.count() > 1 {
+        let why = "[[shard]]: one process runs one shard; several are machines of their own: `fairbell cluster \
+                   init --shards N`, then `fairbell node`";
+        return Err(Failure::Usage(why.to_string()));
+    }
     // The root's is the one that the others follow.
     let clock = clocks[0];
     let mut exchange = exchange(config, &clock)?;
@@ -443,7 +454,16 @@ pub fn plan(
                             Some(feed_ring::create(Path::new(folder), &name, None)?)
                         }
                     };
-                    Ok::<_, Failure>(EdgeEnds { release, doors, tls, terms, subscribers, ring })
+                    let shards = Vec::new();
+                    Ok::<_, Failure>(EdgeEnds {
+                        shards,
+                        release,
+                        doors,
+                        tls,
+                        terms,
+                        subscribers,
+                        ring,
+                    })
                 });
                 nodes::host(&mut loops[1], (id, role), socket, ends.transpose()?)?;
             }

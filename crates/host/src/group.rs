@@ -111,7 +111,7 @@ impl Group {
                 None => (bind_udp(on, 0, 0)?, bind_udp(on, 0, 0)?),
             };
             let link = bind_tcp(on, 0, 0)?;
-            sockets.push(Sockets { overlay, feed, link });
+            sockets.push(Sockets { overlay, feed, link, shards: None });
         }
         let claims = bind_udp(on, 0, 0)?;
         let begun = was_made(config);

@@ -24,6 +24,8 @@ const DOORS: [u8; 3] = [OUCH_DOOR, FIX_DOOR, SUBSCRIPTION_DOOR];
 
 /// What an edge has of its machine.
 pub struct EdgeEnds {
+    /// Its overlay sockets in the shards behind the first, by their channels.
+    pub shards: Vec<(Channel, UdpSocket)>,
     /// Where its receiver sends the feed from.
     pub release: UdpSocket,
     /// Where participants connect: OUCH, FIX, subscriptions.
@@ -52,7 +54,8 @@ pub fn host(
     let Some((edge, ends)) = role.as_edge_mut().zip(ends) else {
         return of.add_node(id, role, sockets, None).map_err(io);
     };
-    let EdgeEnds { release, doors, tls, mut terms, subscribers, ring } = ends;
+    let EdgeEnds { shards, release, doors, tls, mut terms, subscribers, ring } = ends;
+    sockets.extend(shards);
     sockets.push((Channel::FEED, release));
     let (writer, place) = ring.unzip();
     terms.ring = place;

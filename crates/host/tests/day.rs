@@ -34,7 +34,7 @@ impl Drop for Scratch {
 fn sockets() -> Sockets {
     let udp = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
     let link = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a TCP port");
-    Sockets { overlay: udp(), feed: udp(), link }
+    Sockets { overlay: udp(), feed: udp(), link, shards: None }
 }
 
 /// What is due by a calendar, and when after the start of the test, in seconds of which there are

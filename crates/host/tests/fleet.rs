@@ -19,6 +19,9 @@ use host::subscriber::Session;
 use net::Clock;
 use wire::subscription::Way;
 
+#[path = "fleet/shards.rs"]
+mod shards;
+
 const VENUE: &str = "[overlay]\ndepth = 1\nfanout = 1\nreceivers = 2\nhedge = 0\n\n[engine]\n\
                      open_orders_max = 1000\n\n[memory]\nrepair_mib = 1\n\n[journal]\nsegment_mib = \
                      2\n\n[day]\nauctions = false\n";
@@ -463,7 +466,8 @@ fn who_says_nothing_is_not_refused_for_good() {
     let stream = Arc::new(stream.expect("a door"));
     let until = Instant::now() + PATIENCE;
     host::replica::gate::enter(&stream, (&own.gate, number, 1), until).expect("past the gate");
-    let mut sealed = own.to_root(1).expect("TLS").connect(Arc::clone(&stream), until).expect("in");
+    let sealed = own.to_root(venue.file.group(), 1).expect("TLS");
+    let mut sealed = sealed.connect(Arc::clone(&stream), until).expect("in");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
     let said = Reader::default().next::<FromRoot>(&mut sealed);
     assert!(said.is_err(), "the connection ends without a word: {said:?}");

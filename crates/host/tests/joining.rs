@@ -463,7 +463,8 @@ fn is_believed(authority: &Authority, (chain, key): (&str, &str), name: &str) ->
 #[test]
 fn an_issuing_key_signs_for_nodes_and_neither_for_roots_nor_for_who_signs_further() {
     let authority = Authority::new("authority").expect("an authority");
-    let deputy = authority.deputy("issuer", "group-7.fairbell", 30).expect("a deputy");
+    let deputy =
+        authority.deputy("issuer", &["group-7.fairbell".to_string()], 30).expect("a deputy");
     let chain = deputy.certificate.clone();
     let issuer = Authority::again("issuer", deputy).expect("the same");
     let key = fresh_key().expect("a key");
@@ -481,7 +482,7 @@ fn an_issuing_key_signs_for_nodes_and_neither_for_roots_nor_for_who_signs_furthe
     let direct = (&own.certificate[..], &own.key[..]);
     assert_eq!(is_believed(&authority, direct, "replica-1.group-7.fairbell"), Some(1));
     // Whoever was signed for signs nobody.
-    let further = issuer.deputy("further", "none.example", 30).expect("made");
+    let further = issuer.deputy("further", &["none.example".to_string()], 30).expect("made");
     let last = Authority::again("further", further).expect("the same");
     let last_chain = last.sign_request(&asked, "x", &["x.example".to_string()], 30);
     let all = last_chain.expect("signed") + &last.pair.certificate + &chain;

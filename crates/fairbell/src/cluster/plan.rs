@@ -17,7 +17,7 @@ use host::fleet::messages::Operation;
 use host::fleet::plan::{Measured, PlanReport, PlanRequest, Predicted, TreeLine};
 
 use super::prices::{Cost, Prices, Provided, cost, provide};
-use super::{At, operate_within};
+use super::{At, operator, shards};
 
 /// Beyond the time that probes take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -66,6 +66,9 @@ pub struct PlanArgs {
     /// Draw the trees' predictions
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// The trees of this shard, by name or number [default: the first]
+    #[arg(long, value_name = "SHARD")]
+    pub shard: Option<String>,
     /// For machines
     #[arg(long)]
     pub json: bool,
@@ -92,7 +95,7 @@ struct Provision<'a> {
 /// # Errors
 /// Why there is none; what is wrong with a price list; a file that can't be written.
 pub fn run(args: &PlanArgs) -> Result<(), Failure> {
-    let file = ClusterFile::read(&args.at.cluster)?;
+    let file = shards::one(&args.at, args.shard.as_deref())?;
     let prices = prices(args, &file)?;
     let operation = match args.last {
         true => Operation::LastPlan,
@@ -106,7 +109,8 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     };
     let probes = u64::from(args.probes.unwrap_or(file.plan.probes));
     let seconds = probes * file.nodes.len() as u64 / u64::from(file.plan.probes_per_s);
-    let (_, data) = operate_within(&args.at, &operation, PATIENCE + Duration::from_secs(seconds))?;
+    let patience = PATIENCE + Duration::from_secs(seconds);
+    let (_, data) = operator(&file)?.operate(&operation, patience)?;
     let plan: PlanReport = serde_json::from_value(data)
         .map_err(|error| Failure::Run(format!("the root's plan can't be read: {error}")))?;
     let trees = plan.trees.iter().map(|tree| {

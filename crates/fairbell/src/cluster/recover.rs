@@ -51,9 +51,17 @@ pub struct RecoverArgs {
 /// Names that are no roots; see [`Order::run`] and [`Order::begin`].
 pub fn run(args: &RecoverArgs) -> Result<(), Failure> {
     let file = ClusterFile::read(&args.cluster)?;
+    // As the shard has it whose log the machine keeps.
+    let file = file.of_node(file.node(&args.name)?.1);
     let root = |name: &str| {
         let (number, _) = file.node(name)?;
-        let none = || Failure::Usage(format!("{name} is no root, and has no log"));
+        let none = || {
+            let shard = match file.shard_count() {
+                1 => String::new(),
+                _ => format!(" of shard {}", file.shard_name()),
+            };
+            Failure::Usage(format!("{name} is no root{shard}, and has no log of it"))
+        };
         Ok::<_, Failure>((file.replica(number).ok_or_else(none)?, name.to_string()))
     };
     let (own, from) = (root(&args.name)?, root(&args.from)?);
@@ -63,7 +71,7 @@ pub fn run(args: &RecoverArgs) -> Result<(), Failure> {
     let compare = args.compare.as_deref().map(of_node);
     let order = Order { own, from, dir: journal_dir(&dir), compare, accept_loss: args.accept_loss };
     let done = match args.disk_gone {
-        true => order.begin(file.id)?,
+        true => order.begin(file.group())?,
         false => order.run()?,
     };
     match args.json {

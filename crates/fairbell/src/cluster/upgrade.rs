@@ -12,7 +12,7 @@ use host::fleet::file::{ClusterFile, NodeEntry, NodeRole};
 use host::fleet::messages::Operation;
 use serde_json::Value;
 
-use super::{At, operate};
+use super::{At, PATIENCE, operator};
 use crate::options::duration;
 
 /// Positions of the log that a root may lack when the next one's turn comes.
@@ -98,36 +98,47 @@ pub fn run(args: &UpgradeArgs) -> Result<(), Failure> {
         left.iter().for_each(|node| println!("{}", node.name));
         return Ok(());
     }
-    let status = || operate(&args.at, &Operation::Status).map(|(_, data)| data);
-    let known = |name: &str, data: &Value| {
-        let wrong = || Failure::Run(format!("the roots don't know {name}"));
-        seen(&file, data, name).ok_or_else(wrong)
+    let status = |file: &ClusterFile| {
+        operator(file)?.operate(&Operation::Status, PATIENCE).map(|(_, data)| data)
     };
-    // Nobody is taken down while another one is away already.
-    let all = status()?;
+    let known = |file: &ClusterFile, name: &str, data: &Value| {
+        let wrong = || Failure::Run(format!("the roots don't know {name}"));
+        seen(file, data, name).ok_or_else(wrong)
+    };
+    // Nobody is taken down while another one is away already. All machines are known to the first shard's
+    // roots, and each root's log to those of its own.
+    let all = status(&file)?;
     for node in &file.nodes {
-        if !known(&node.name, &all)?.is_up {
+        if !known(&file, &node.name, &all)?.is_up {
             let why = format!("{} is not up: nothing is restarted while it is not", node.name);
             return Err(Failure::Run(why));
         }
     }
     let (count, mut done) = (left.len(), 0);
     while !left.is_empty() {
-        let before = status()?;
-        let leads = leader(&file, &before);
+        let shards: Vec<(ClusterFile, Value)> = file
+            .all_shards()
+            .map(|of| Ok((status(&of)?, of)))
+            .map(|of| of.map(|(data, file): (Value, ClusterFile)| (file, data)))
+            .collect::<Result<_, Failure>>()?;
+        let leaders: Vec<&str> =
+            shards.iter().filter_map(|(file, data)| leader(file, data)).collect();
         // Whoever leads comes last of all.
-        let next = left.iter().position(|node| Some(&node.name[..]) != leads).unwrap_or(0);
+        let leads = |node: &NodeEntry| leaders.contains(&&node.name[..]);
+        let next = left.iter().position(|node| !leads(node)).unwrap_or(0);
         let node = left.remove(next);
-        if Some(&node.name[..]) == leads {
-            hand_over(args, &file, &before, &node.name)?;
+        let own = usize::from(file.of_node(node).shard().0);
+        let Some((of, before)) = shards.get(own) else { continue };
+        if leads(node) {
+            hand_over(of, before, &node.name)?;
         }
         done += 1;
         let since = Instant::now();
-        let life = known(&node.name, &before)?.life;
+        let life = known(of, &node.name, before)?.life;
         restart(&args.run, node)?;
         loop {
             // While no root leads nobody answers.
-            let now = status().ok().and_then(|data| seen(&file, &data, &node.name));
+            let now = status(of).ok().and_then(|data| seen(of, &data, &node.name));
             if now.is_some_and(|now| now.life > life && now.is_up && now.behind <= BEHIND_MAX) {
                 break;
             }
@@ -145,17 +156,12 @@ pub fn run(args: &UpgradeArgs) -> Result<(), Failure> {
 }
 
 /// Has another root lead, where there is one.
-fn hand_over(
-    args: &UpgradeArgs,
-    file: &ClusterFile,
-    status: &Value,
-    name: &str,
-) -> Result<(), Failure> {
+fn hand_over(file: &ClusterFile, status: &Value, name: &str) -> Result<(), Failure> {
     // Those that listen, are in reserve or were removed can't lead.
     let votes = |(place, _): &(usize, _)| status["replicas"][*place]["is"] == "votes";
     let voters = file.replicated().enumerate().filter(votes).map(|(_, (_, node))| &node.name);
     let Some(other) = voters.filter(|other| *other != name).last() else { return Ok(()) };
-    operate(&args.at, &Operation::Lead { node: other.clone() }).map(drop)
+    operator(file)?.operate(&Operation::Lead { node: other.clone() }, PATIENCE).map(drop)
 }
 
 fn restart(run: &str, node: &NodeEntry) -> Result<(), Failure> {

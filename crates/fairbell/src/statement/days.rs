@@ -1,14 +1,16 @@
 //! `fairbell statement --day`: what each account opened a day with, dealt and closed with.
 
+use std::path::Path;
+
 use engine::daily::{Daily, DayLine, DayStatement};
-use engine::statement::TradeLine;
+use engine::statement::{Ledger, TradeLine};
 use engine::{Engine, Output};
 use host::config::Config;
 use host::failure::{Failure, on};
 use serde_json::{Value, json};
 use types::{AccountId, InstrumentId, Price};
 
-use super::{SHOWN_MAX, StatementArgs, symbol, write_trades};
+use super::{SHOWN_MAX, StatementArgs, shards_of, symbol, write_trades};
 use crate::log::{open, progress};
 use crate::report::numbers::{grouped, lots};
 
@@ -45,15 +47,20 @@ pub fn wanted(text: &str) -> Result<Wanted, String> {
     }
 }
 
-/// Draws up the days and prints those asked for; a difference on any day is a failure.
-pub fn run(args: &StatementArgs, wanted: &Wanted, also: &[engine::Config]) -> Result<(), Failure> {
-    let config = host::config::read(args.config.as_deref())?;
-    let opened = open(&args.log, args.config.as_deref(), also)?.whole(&args.log)?;
+/// What the log of one shard comes to, day by day.
+struct Drawn {
+    engine: Engine,
+    days: Vec<DayStatement>,
+    ledger: Ledger,
+}
+
+fn draw(path: &Path, args: &StatementArgs, also: &[engine::Config]) -> Result<Drawn, Failure> {
+    let opened = open(path, args.config.as_deref(), also)?.whole(path)?;
     let bar = progress(opened.records);
     let (mut engine, mut output) = (Engine::new(opened.config), Output::default());
     let mut daily = Daily::new();
     for input in opened.reader {
-        let input = input.map_err(|error| on(&args.log, error))?;
+        let input = input.map_err(|error| on(path, error))?;
         output.clear();
         let applied = engine.apply(&input, &mut output);
         daily.take(&input, applied, &output, &engine);
@@ -61,39 +68,67 @@ pub fn run(args: &StatementArgs, wanted: &Wanted, also: &[engine::Config]) -> Re
     }
     bar.finish_and_clear();
     let (days, ledger) = daily.finish(&engine);
+    Ok(Drawn { engine, days, ledger })
+}
+
+/// Draws up the days and prints those asked for, shard by shard where there are several logs; a
+/// difference on any day is a failure.
+pub fn run(args: &StatementArgs, wanted: &Wanted, also: &[engine::Config]) -> Result<(), Failure> {
+    let config = host::config::read(args.config.as_deref())?;
+    let all: Vec<Drawn> =
+        args.log.iter().map(|path| draw(path, args, also)).collect::<Result<_, _>>()?;
+    let lacks = shards_of(&args.log, all.iter().map(|one| &one.engine))?;
     let date = |day: &DayStatement| config.calendar.date(day.began);
-    let shown: Vec<&DayStatement> = days
+    let is_shown = |day: &DayStatement| match wanted {
+        Wanted::All => true,
+        Wanted::Number(number) => day.day == *number,
+        Wanted::Date(asked) => date(day) == *asked,
+    };
+    let shown: Vec<(&Engine, &DayStatement)> = all
         .iter()
-        .filter(|day| match wanted {
-            Wanted::All => true,
-            Wanted::Number(number) => day.day == *number,
-            Wanted::Date(asked) => date(day) == *asked,
-        })
+        .flat_map(|one| one.days.iter().map(move |day| (&one.engine, day)))
+        .filter(|(_, day)| is_shown(day))
         .collect();
     if shown.is_empty() {
-        let known: Vec<String> =
-            days.iter().map(|of| format!("{} ({})", of.day, date(of))).collect();
+        let days = all.iter().flat_map(|one| &one.days);
+        let known: Vec<String> = days.map(|of| format!("{} ({})", of.day, date(of))).collect();
         let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
         return Err(Failure::Usage(format!("--day: the log has no such day; it has {known}")));
     }
     if let Some(path) = &args.trades {
-        let mut all = ledger.trades();
-        let of_days = days.iter().flat_map(|day| {
-            let of_day: Vec<&TradeLine> = all.by_ref().take(day.trades as usize).collect();
-            let wanted = shown.iter().any(|shown| shown.day == day.day);
-            of_day.into_iter().filter(move |_| wanted)
-        });
-        write_trades(of_days, &engine, path).map_err(|error| on(path, error))?;
+        let of_shown = |one: &'_ Drawn| {
+            let mut trades = one.ledger.trades();
+            let of_days = one.days.iter().flat_map(|day| {
+                let of_day: Vec<&TradeLine> = trades.by_ref().take(day.trades as usize).collect();
+                of_day.into_iter().filter(|_| is_shown(day))
+            });
+            of_days.cloned().collect::<Vec<TradeLine>>()
+        };
+        let trades: Vec<Vec<TradeLine>> = all.iter().map(of_shown).collect();
+        let lines = all.iter().zip(&trades);
+        let lines = lines.flat_map(|(one, of)| of.iter().map(move |trade| (&one.engine, trade)));
+        write_trades(lines, path).map_err(|error| on(path, error))?;
     }
-    let differences: usize = days.iter().map(|day| day.differences.len()).sum();
+    let days = all.iter().flat_map(|one| &one.days);
+    let differences: usize = days.map(|day| day.differences.len()).sum();
     if args.json {
-        let all: Vec<Value> =
-            shown.iter().map(|day| document(day, args, &engine, &config)).collect();
-        let all =
-            json!({ "days": all, "differences": differences, "reconciled": differences == 0 });
-        println!("{all:#}");
+        let days: Vec<Value> =
+            shown.iter().map(|(engine, day)| document(day, args, engine, &config)).collect();
+        let document = json!({
+            "days": days, "shards_missing": lacks,
+            "differences": differences, "reconciled": differences == 0,
+        });
+        println!("{document:#}");
     } else {
-        shown.iter().for_each(|day| print(day, args, &engine, &date(day)));
+        for (engine, day) in &shown {
+            if all.len() > 1 {
+                println!("Shard {}", engine.config().shard.0 + 1);
+            }
+            print(day, args, engine, &date(day));
+        }
+        if !lacks.is_empty() {
+            println!("{lacks}");
+        }
     }
     match differences {
         0 => Ok(()),
@@ -182,6 +217,7 @@ fn document(day: &DayStatement, args: &StatementArgs, engine: &Engine, config: &
     };
     let first = day.differences.iter().take(SHOWN_MAX).map(|of| format!("{of:?}"));
     json!({
+        "shard": engine.config().shard.0 + 1,
         "day": day.day,
         "date": config.calendar.date(day.began),
         "began_ns": day.began.0,

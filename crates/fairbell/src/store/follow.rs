@@ -73,7 +73,7 @@ fn engine_config(places: &Places, genesis: &Genesis) -> Result<Config, Failure> 
         let (theirs, ours) = (genesis.rules_version, engine::RULES_VERSION);
         return Err(on(dir, format!("rules version {theirs}, this is {ours}")));
     }
-    let known = [host::deployment::engine_config(&places.config)];
+    let known = host::deployment::engine_configs(&places.config);
     let wanted = genesis.config_digest;
     known
         .into_iter()

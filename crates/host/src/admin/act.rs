@@ -23,6 +23,7 @@ use types::{
 use super::audit::Who;
 use super::members;
 use super::protocol::Reply;
+use super::shards;
 use crate::admin::action::{Action, LIMITS, PARAMETERS, PHASES};
 use crate::alarms::{self, Alarms};
 use crate::capacities;
@@ -31,10 +32,10 @@ use crate::refused;
 use crate::replica::line::RootLine;
 
 /// Longest wait for nodes: a loop that does not answer for so long has other troubles.
-const WAIT: Duration = Duration::from_secs(3);
+pub(super) const WAIT: Duration = Duration::from_secs(3);
 
 /// How often it is looked whether what was given is durable.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// What became of commands that were given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +50,7 @@ enum Given {
 
 /// A running exchange, to its operators.
 pub struct Exchange {
-    config: Config,
+    pub(super) config: Config,
     root: RootLine,
     edges: LoopHandle<Role>,
     /// By gateway number less one.
@@ -106,6 +107,11 @@ impl Exchange {
         let account = commands.first().map_or(AccountId(0), |command| command.account);
         let commands: Vec<Command> =
             commands.into_iter().map(|command| Command { cl_ord_id: tag, ..command }).collect();
+        let own =
+            |of: &Command| shards::target(&self.config, of) == Some(self.config.shard_place().id);
+        if self.config.shards.count() > 1 && !commands.iter().all(own) {
+            return self.give_shards(commands);
+        }
         let (outcome, open, seq) = self.on_root(move |root, now, out| {
             let open = open_orders(root, account);
             let mut outcome = Given::Refused(None);
@@ -293,6 +299,11 @@ impl Exchange {
             })
             .collect();
         let (mut text, alarms) = alarms::told(&self.alarms.standing());
+        let (lines, shards) = self.shards_seen()?;
+        text.extend(lines);
+        if !shards.is_null() {
+            data["shards"] = shards;
+        }
         text.push(format!(
             "day {}, {} open orders, input {} of the log {}, feed at {}",
             if data["day_open"] == json!(true) { "open" } else { "closed" },
@@ -346,7 +357,7 @@ impl Exchange {
         entry.map_or_else(|| account.0.to_string(), |entry| entry.username.clone())
     }
 
-    fn on_root<T: Send + 'static>(
+    pub(super) fn on_root<T: Send + 'static>(
         &self,
         call: impl FnOnce(&mut Root, ClockReading, &mut Outbox) -> T + Send + 'static,
     ) -> Result<T, String> {

@@ -12,6 +12,7 @@ pub mod door;
 pub mod members;
 pub mod protocol;
 pub mod server;
+mod shards;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -46,6 +46,11 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A list of some of these words, at least one.
     Choices(&'static [&'static str]),
+    /// A list of at least one text, each as [`Kind::Token`].
+    Tokens {
+        /// Longest of one.
+        max: usize,
+    },
 }
 
 /// A key and what it takes.
@@ -60,8 +65,11 @@ pub struct Key {
 }
 
 /// Lists: `[[name]]`, and the most entries.
-pub const LISTS: &[(&str, usize)] =
-    &[("instrument", types::limits::INSTRUMENTS_MAX), ("account", types::limits::ACCOUNTS_MAX)];
+pub const LISTS: &[(&str, usize)] = &[
+    ("instrument", types::limits::INSTRUMENTS_MAX),
+    ("account", types::limits::ACCOUNTS_MAX),
+    ("shard", types::limits::SHARDS_MAX),
+];
 
 /// How the orders of a price share a trade.
 pub const ALLOCATIONS: &[&str] = &["price-time", "pro-rata", "pro-rata-top"];
@@ -253,6 +261,8 @@ pub const KEYS: &[Key] = &[
     key("account.fix_dictionary", Kind::Text { max: 1_024 }),
     key("account.fix_transport_dictionary", Kind::Text { max: 1_024 }),
     key("account.firm", Kind::Token { max: 24 }),
+    required("shard.name", Kind::Text { max: 64 }),
+    key("shard.symbols", Kind::Tokens { max: 8 }),
 ];
 
 const fn key(path: &'static str, kind: Kind) -> Key {
@@ -325,6 +335,9 @@ impl Kind {
             (Kind::Token { max }, Given::Text(text)) => {
                 (1..=max).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
             }
+            (Kind::Tokens { max }, Given::Texts(texts)) => texts.iter().all(|text| {
+                (1..=max).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+            }),
             (Kind::Price, Given::Text(text)) => price_text::parse(text)
                 .is_some_and(|price| (1..=types::limits::PRICE_MAX).contains(&price.0)),
             (Kind::PriceOrNone, Given::Text(text)) => price_text::parse(text)
@@ -352,6 +365,9 @@ impl std::fmt::Display for Kind {
             Kind::Choice(words) => {
                 let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
                 f.write_str(&quoted.join(" or "))
+            }
+            Kind::Tokens { max } => {
+                write!(f, "a list of 1 to {max} ASCII characters without spaces each")
             }
             Kind::Choices(words) => {
                 let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();

@@ -16,6 +16,7 @@ mod memory;
 mod overlay;
 pub mod price_text;
 mod retransmission;
+pub mod shards;
 mod snapshot;
 mod store;
 mod throttles;
@@ -38,6 +39,7 @@ pub use load::{CONFIG_FILE, ConfigError, Loaded, read, read_with_doors};
 pub use memory::Memory;
 pub use overlay::Overlay;
 pub use retransmission::Retransmission;
+pub use shards::{ShardEntry, Shards};
 pub use snapshot::Snapshot;
 pub use throttles::throttle;
 
@@ -87,6 +89,12 @@ pub struct Config {
     /// `[[account]]`, those of the built-in participants first.
     #[serde(rename = "account")]
     pub accounts: Accounts,
+    /// `[[shard]]`; none: one with all instruments.
+    #[serde(rename = "shard")]
+    pub shards: Shards,
+    /// Which shard it is read for, from 0: no key, each engine and log has its own.
+    #[serde(skip)]
+    pub of_shard: u16,
 }
 
 /// Hold-and-release.

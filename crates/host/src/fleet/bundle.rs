@@ -128,21 +128,29 @@ impl Bundle {
 
     /// How all nodes are, their alarms among it, as the roots say.
     fn status(&mut self, from: &Sources<'_>) {
-        let ask = || {
+        let ask = |of: &ClusterFile| {
             let own = Credentials::folder(from.file, OPERATOR);
             if !own.is_dir() {
                 return Err(on(&own, "is not on this machine: ask where the operator's keys are"));
             }
             let own = Credentials::read(from.file, &own, OPERATOR)?;
-            let identity = Identity::new(from.file, &from.file.venue()?, own, (OPERATOR, 0))?;
+            let identity = Identity::new(of, &of.venue()?, own, (OPERATOR, 0))?;
             identity.operate(&Operation::Status, from.patience)
         };
-        match ask() {
-            Ok((text, data)) => {
-                self.add("status.txt", "how all nodes are, alarms", Ok((text + "\n").into_bytes()));
-                self.add("status.json", "the same for machines", pretty(&data));
+        // Of each shard where there are several.
+        for of in from.file.all_shards() {
+            let name = match of.shard_count() {
+                1 => "status".to_string(),
+                _ => format!("status-{}", of.shard_name()),
+            };
+            match ask(&of) {
+                Ok((text, data)) => {
+                    let text = Ok((text + "\n").into_bytes());
+                    self.add(&format!("{name}.txt"), "how all nodes are, alarms", text);
+                    self.add(&format!("{name}.json"), "the same for machines", pretty(&data));
+                }
+                Err(why) => self.lack(&format!("{name}.json"), why.to_string()),
             }
-            Err(why) => self.lack("status.json", why.to_string()),
         }
     }
 
@@ -152,8 +160,7 @@ impl Bundle {
         let looked = doctor.look(from.file, name, &keys);
         let found = looked.and_then(|()| pretty(&json!(doctor.findings)));
         self.add("doctor.json", "what `fairbell cluster doctor` finds here", found);
-        let number = from.file.node(name).map(|(number, _)| number);
-        let is_root = number.is_ok_and(|number| from.file.replica(number).is_some());
+        let is_root = from.file.node(name).is_ok_and(|(_, node)| node.keeps_log());
         if is_root {
             self.add("journal.json", "every byte of the log examined", journal(&journal_dir(dir)));
         } else {

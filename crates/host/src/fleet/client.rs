@@ -128,7 +128,7 @@ impl Identity {
         let ends = (self.number, replica.into());
         gate::enter(&stream, (&self.credentials.gate, ends.0, ends.1), until).map_err(failed)?;
         let stream = Arc::new(stream);
-        let tls = self.credentials.to_root(replica)?;
+        let tls = self.credentials.to_root(self.file.group(), replica)?;
         let mut sealed = tls.connect(Arc::clone(&stream), until).map_err(failed)?;
         stream.set_read_timeout(Some(TURN)).map_err(failed)?;
         stream.set_write_timeout(Some(STUCK)).map_err(failed)?;

@@ -1,7 +1,10 @@
-//! What a machine says on its control connection, and what becomes of what roots say.
+//! What a machine says on its control connection to the roots of a shard, and what becomes of what roots say.
 
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
+
+use types::ShardId;
 
 use super::client::Connected;
 use super::clock::ClockHandle;
@@ -18,12 +21,18 @@ pub struct Connection<'a> {
     pub health: &'a Mutex<Option<Health>>,
     /// Why there is no connection.
     pub trouble: &'a Mutex<String>,
-    /// Where all else goes that roots say.
-    pub sender: Sender<FromRoot>,
-    /// What its nodes saw of the feed.
+    /// The shard whose roots these are.
+    pub shard: ShardId,
+    /// Where all else goes that roots say, with their shard.
+    pub sender: Sender<(ShardId, FromRoot)>,
+    /// What its nodes saw of the feed of that shard.
     pub sampled: &'a Sampled,
+    /// The epoch of the keys of that shard that its nodes seal with.
+    pub epoch: &'a AtomicU32,
     /// Its probing agent.
     pub prober: &'a Prober,
+    /// The shard whose roots it probes for.
+    pub probes_for: &'a AtomicU16,
     /// The last plan, on a root's machine.
     pub plan: Option<String>,
 }
@@ -32,9 +41,12 @@ impl Connected for Connection<'_> {
     fn told(&mut self, message: FromRoot) {
         match message {
             FromRoot::Reference(followed) => self.clock.follow(followed),
-            FromRoot::Probe(order) => self.prober.begin(order),
+            FromRoot::Probe(order) => {
+                self.probes_for.store(self.shard.0, Ordering::Relaxed);
+                self.prober.begin(order);
+            }
             FromRoot::Planned { plan } => self.plan = Some(plan),
-            message => drop(self.sender.send(message)),
+            message => drop(self.sender.send((self.shard, message))),
         }
     }
 
@@ -44,7 +56,8 @@ impl Connected for Connection<'_> {
 
     fn health(&self) -> Option<Health> {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(Health { follows: self.follows(), probes: true, plans: true, ..health })
+        let key_epoch = self.epoch.load(Ordering::Relaxed);
+        Some(Health { follows: self.follows(), probes: true, plans: true, key_epoch, ..health })
     }
 
     fn follows(&self) -> Followed {
@@ -56,7 +69,9 @@ impl Connected for Connection<'_> {
     }
 
     fn probed(&self) -> Option<Probed> {
-        self.prober.tell()
+        // Of another shard's order nothing is told here.
+        let own = self.probes_for.load(Ordering::Relaxed) == self.shard.0;
+        own.then(|| self.prober.tell()).flatten()
     }
 
     fn plan(&self) -> Option<String> {

@@ -191,14 +191,18 @@ pub fn issue(file: &ClusterFile, name: &str, days: u16) -> Result<PathBuf, Failu
     write(&format!("{name}.pem"), &pair.certificate)?;
     write(&format!("{name}.key.pem"), &pair.key)?;
     write(GATE, &(crate::tls::hex(&secret.gate_of(number)?) + "\n"))?;
+    // As the shard has it whose log it keeps.
+    let file = &node.map_or_else(|| file.clone(), |node| file.of_node(node));
     if let Some(id) = file.replica(number) {
-        let own = certificates::name(file.id, id);
+        let own = certificates::name(file.group(), id);
         let pair = authority.sign_for(&own, std::slice::from_ref(&own), End::Both, days)?;
         write(&format!("replica-{id}.pem"), &pair.certificate)?;
         write(&format!("replica-{id}.key.pem"), &pair.key)?;
         write(SECRET, &(secret.hex() + "\n"))?;
         let deputy = issuer_name(file.id, name, generation);
-        let pair = authority.deputy(&deputy, &certificates::domain(file.id), days)?;
+        let domains: Vec<String> =
+            file.all_shards().map(|of| certificates::domain(of.group())).collect();
+        let pair = authority.deputy(&deputy, &domains, days)?;
         write(ISSUER, &pair.certificate)?;
         write(ISSUER_KEY, &pair.key)?;
     }
@@ -303,7 +307,6 @@ fn text(path: &Path) -> Result<String, Failure> {
 pub struct Credentials {
     /// Its folder.
     pub folder: PathBuf,
-    cluster: u64,
     authority: String,
     own: (String, String),
     /// What it proves itself with at the door of control connections.
@@ -324,7 +327,6 @@ impl Credentials {
         let gate = Key::new(&unhex(&folder.join(GATE)).map_err(hint)?);
         Ok(Credentials {
             folder: folder.to_path_buf(),
-            cluster: file.id,
             authority: text(&file.authority_path())?,
             own,
             gate: gate.map_err(|error| Failure::Run(error.to_string()))?,
@@ -340,12 +342,12 @@ impl Credentials {
         Identity { chain: self.own.0.as_bytes(), key: self.own.1.as_bytes() }
     }
 
-    /// TLS of a control connection to a replica of the root, by its number from 1.
+    /// TLS of a control connection to a replica of a group of roots, by its number from 1.
     ///
     /// # Errors
     /// Certificates that are none.
-    pub fn to_root(&self, replica: u8) -> Result<ClientTls, Failure> {
-        let name = certificates::name(self.cluster, replica);
+    pub fn to_root(&self, group: u64, replica: u8) -> Result<ClientTls, Failure> {
+        let name = certificates::name(group, replica);
         ClientTls::new(self.authority.as_bytes(), &name, Some(self.identity())).map_err(wrong)
     }
 

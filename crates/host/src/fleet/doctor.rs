@@ -96,8 +96,11 @@ impl Doctor {
             (NodeRole::Reserve, "in reserve"),
         ];
         let mut found = format!("{} nodes", file.nodes.len());
+        if file.shard_count() > 1 {
+            found += &format!(", {} shards", file.shard_count());
+        }
         for (role, word) in counted {
-            match file.of(role).count() {
+            match file.nodes.iter().filter(|node| node.is(role)).count() {
                 0 => {}
                 count => found += &format!(", {count} {word}"),
             }
@@ -110,13 +113,37 @@ impl Doctor {
         let config = self.judge("venue settings", config, |(_, nodes)| {
             format!("a tree of {nodes} nodes below the root")
         });
+        if file.shard_count() > 1 {
+            file.all_shards().for_each(|of| self.shard(&of, node, number));
+        }
         self.names(file, node);
-        self.keys(file, node, number, keys);
+        self.keys(file, node, keys);
         self.ports(file, node);
         self.clock(config.map(|(config, _)| config.clock));
         self.limits();
         self.reach(file, node);
         Ok(())
+    }
+
+    /// What a shard has, and what the machine has of it.
+    fn shard(&mut self, of: &ClusterFile, own: &NodeEntry, number: u16) {
+        let placed = of.venue().and_then(|config| {
+            let overlay = of.overlay(&config)?;
+            Ok((config, overlay))
+        });
+        self.judge(&format!("shard {}", of.shard_name()), placed, |(config, overlay)| {
+            let here = |(id, machine, port): &(types::NodeId, u16, Port)| {
+                let is = *machine == number;
+                is.then(|| format!("{port:?} {id} at UDP {}", of.number(own, *port)))
+            };
+            let mut here: Vec<String> = overlay.iter().filter_map(here).collect();
+            here.extend(of.replica(number).map(|replica| format!("root replica {replica}")));
+            let here = if here.is_empty() { "nothing".to_string() } else { here.join(", ") };
+            let entry = config.shards.0.get(usize::from(of.shard().0));
+            let symbols = entry.map_or_else(String::new, |entry| entry.symbols.join(" "));
+            let roots = of.replicated().map(|(_, node)| &node.name[..]).collect::<Vec<_>>();
+            format!("{symbols}; roots {}; here {here}", roots.join(", "))
+        });
     }
 
     /// Whether names have addresses, and of a version of IP that the machine has, too.
@@ -141,7 +168,7 @@ impl Doctor {
         });
     }
 
-    fn keys(&mut self, file: &ClusterFile, node: &NodeEntry, number: u16, keys: &Path) {
+    fn keys(&mut self, file: &ClusterFile, node: &NodeEntry, keys: &Path) {
         let read = Credentials::read(file, keys, &node.name);
         if self.judge("keys", read, |own| own.folder.display().to_string()).is_none() {
             return;
@@ -168,7 +195,7 @@ impl Doctor {
                 format!("{left} days left: `fairbell cluster issue {}` makes another", node.name);
             self.say("certificate's end", verdict, what);
         }
-        if file.replica(number).is_some() {
+        if node.keeps_log() {
             let secret = RootSecret::read(keys);
             self.judge("roots' secret", secret, |_| "there".to_string());
             match Issuer::read(keys) {
@@ -190,15 +217,24 @@ impl Doctor {
 
     fn ports(&mut self, file: &ClusterFile, node: &NodeEntry) {
         let (mut udp, mut tcp) = (vec![Port::Clock, Port::Probe], Vec::new());
+        let passes_on = node.is(NodeRole::Proxy) || node.is(NodeRole::Standby);
+        let (several, mut overlay) = (file.shard_count() > 1, Vec::new());
         if node.keeps_log() {
             udp.extend([Port::Root, Port::Retransmission]);
+            udp.extend(several.then_some(Port::Shards));
             tcp.extend([Port::Link, Port::Control]);
         }
-        if node.is(NodeRole::Proxy) || node.is(NodeRole::Standby) {
-            udp.extend([Port::Proxy, Port::Claims]);
+        if passes_on || node.is(NodeRole::Edge) || (several && node.keeps_log()) {
+            udp.push(Port::Claims);
+        }
+        for of in file.all_shards() {
+            let is_proxy = of.has(node, NodeRole::Proxy) || of.has(node, NodeRole::Standby);
+            overlay.extend(is_proxy.then(|| of.bound(node, Port::Proxy)));
+            let is_edge = node.is(NodeRole::Edge);
+            overlay.extend(is_edge.then(|| of.bound(node, Port::Edge)));
         }
         if node.is(NodeRole::Edge) {
-            udp.extend([Port::Edge, Port::Claims, Port::Release]);
+            udp.push(Port::Release);
             tcp.extend([Port::Ouch, Port::Fix, Port::Subscriptions]);
         }
         if node.is(NodeRole::Snapshot) {
@@ -210,8 +246,7 @@ impl Doctor {
             Ok(()) => free += 1,
             Err(error) => self.say("ports", Verdict::Bad, format!("{kind} {at}: {error}")),
         };
-        for port in udp {
-            let at = file.bound(node, port);
+        for at in udp.into_iter().map(|port| file.bound(node, port)).chain(overlay) {
             judge("UDP", at, sockets::udp(at).map(drop));
         }
         for port in tcp {
@@ -290,7 +325,8 @@ impl Doctor {
 
     /// Whether the roots' doors are reached, and a whole datagram gets to the machines around.
     fn reach(&mut self, file: &ClusterFile, own: &NodeEntry) {
-        for (_, root) in file.replicated().filter(|(_, root)| root.name != own.name) {
+        let roots = file.nodes.iter().filter(|root| root.keeps_log());
+        for root in roots.filter(|root| root.name != own.name) {
             let Ok(at) = file.between(own, root, Port::Control) else { continue };
             match TcpStream::connect_timeout(&at, REACH) {
                 Ok(_) => self.say("ways", Verdict::Good, format!("{} answers at {at}", root.name)),

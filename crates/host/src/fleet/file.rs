@@ -15,11 +15,12 @@ use net::plane::PlaneKind;
 use replication::VOTERS_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use types::{Nanos, NodeId};
+use types::{Nanos, NodeId, ShardId};
 use wire::subscription::HOST_MAX;
 
 use super::addresses::{IpVersion, is_plain, names_of, wrong};
 use super::plan::PlanSettings;
+use super::shards::ShardNodes;
 use crate::config::Config;
 use crate::failure::{Failure, on};
 
@@ -62,6 +63,8 @@ pub enum Port {
     Retransmission = 1,
     /// Streams of other roots, TCP.
     Link = 2,
+    /// Datagrams between the roots of shards, UDP.
+    Shards = 3,
     /// Control connections, TCP.
     Control = 4,
     /// Where leaders say that they lead, UDP.
@@ -94,6 +97,8 @@ struct FileText {
     cluster: Section,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plan: Option<PlanSettings>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    shard: Vec<ShardNodes>,
     #[serde(default)]
     node: Vec<NodeEntry>,
 }
@@ -187,15 +192,6 @@ impl NodeEntry {
         }
     }
 
-    /// How overlay datagrams leave it: as it says itself, or the venue's settings.
-    pub fn data_planes(&self, config: &Config) -> Vec<PlaneKind> {
-        if self.data_plane.is_empty() {
-            return config.overlay.data_planes();
-        }
-        // Checked when the file was read.
-        self.data_plane.iter().filter_map(|name| name.parse().ok()).collect()
-    }
-
     /// Whether it has a role.
     pub fn is(&self, role: NodeRole) -> bool {
         self.roles.contains(&role)
@@ -231,6 +227,10 @@ pub struct ClusterFile {
     pub nodes: Vec<NodeEntry>,
     /// `[plan]`: how trees are planned.
     pub plan: PlanSettings,
+    /// `[[shard]]`; none: there is one, with all instruments and nodes.
+    pub shards: Vec<ShardNodes>,
+    /// Which of them the file is seen as ([`ClusterFile::of_shard`]).
+    pub(super) shard: ShardId,
     venue: PathBuf,
     authority: PathBuf,
     port: u16,
@@ -259,7 +259,7 @@ impl ClusterFile {
             let why = error.message().lines().collect::<Vec<_>>().join(", ");
             Failure::Usage(format!("{name}:{line}: {why}"))
         })?;
-        let FileText { cluster: section, plan, node: nodes } = parsed;
+        let FileText { cluster: section, plan, shard: shards, node: nodes } = parsed;
         let wrong = |key: &str, why: String| Failure::Usage(format!("{name}: {key}: {why}"));
         let id = u64::from_str_radix(&section.id, 16).ok().filter(|_| section.id.len() == 16);
         let id = id.ok_or_else(|| wrong("cluster.id", "16 hexadecimal digits".to_string()))?;
@@ -279,6 +279,8 @@ impl ClusterFile {
             midnight_ns,
             nodes,
             plan: plan.unwrap_or_default(),
+            shards,
+            shard: ShardId(0),
             venue: section.venue,
             authority: section.authority,
             port: section.port.unwrap_or(FIRST_PORT),
@@ -306,7 +308,8 @@ impl ClusterFile {
             prefer: self.prefer,
         };
         let plan = Some(self.plan.clone()).filter(|plan| *plan != PlanSettings::default());
-        let text = FileText { cluster: section, plan, node: self.nodes.clone() };
+        let shard = self.shards.clone();
+        let text = FileText { cluster: section, plan, shard, node: self.nodes.clone() };
         toml::to_string(&text).map_err(|error| on(&self.path, error))
     }
 
@@ -320,6 +323,19 @@ impl ClusterFile {
         now: Nanos,
         nodes: Vec<NodeEntry>,
     ) -> Result<ClusterFile, Failure> {
+        ClusterFile::with_shards(path, name, now, (nodes, Vec::new()))
+    }
+
+    /// The same of a venue with these shards.
+    ///
+    /// # Errors
+    /// As [`ClusterFile::new`].
+    pub fn with_shards(
+        path: &Path,
+        name: &str,
+        now: Nanos,
+        (nodes, shards): (Vec<NodeEntry>, Vec<ShardNodes>),
+    ) -> Result<ClusterFile, Failure> {
         let random = probe::entropy().ok_or_else(|| Failure::Run("no randomness".to_string()))?;
         let id = random.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes)).max(1);
         let day_ns = 86_400 * Nanos::SECOND;
@@ -331,6 +347,8 @@ impl ClusterFile {
             midnight_ns: now.0 - now.0 % day_ns,
             nodes,
             plan: PlanSettings::default(),
+            shards,
+            shard: ShardId(0),
             venue: PathBuf::from("venue.toml"),
             authority: PathBuf::from("authority.pem"),
             port: FIRST_PORT,
@@ -414,38 +432,50 @@ impl ClusterFile {
             if let Some(why) = planes.filter_map(Result::err).next() {
                 return Err((key(at, "data_plane"), why));
             }
-            let port = self.port_of(node);
-            if port == 0 || port > u16::MAX - PORTS {
-                return Err((key(at, "port"), format!("1..={}", u16::MAX - PORTS)));
+            let (port, ports) = (self.port_of(node), self.ports());
+            if port == 0 || port > u16::MAX - ports {
+                return Err((key(at, "port"), format!("1..={}", u16::MAX - ports)));
             }
-            if (port.saturating_sub(PORTS - 1)..port + PORTS)
+            if (port.saturating_sub(ports - 1)..port + ports)
                 .any(|port| names_of(node).any(|name| places.contains(&(name, port))))
             {
-                let why = format!("{}: nodes of one address need ports {PORTS} apart", node.name);
+                let why = format!("{}: nodes of one address need ports {ports} apart", node.name);
                 return Err((key(at, "port"), why));
             }
             places.extend(names_of(node).map(|name| (name, port)));
         }
+        self.check_shards()?;
+        self.all_shards().try_for_each(|of| of.check_replicas())
+    }
+
+    /// Whether the roots of a shard can be a group.
+    fn check_replicas(&self) -> Result<(), (String, String)> {
+        // Where there are shards, whose it is.
+        let node = match self.shards.is_empty() {
+            true => "node".to_string(),
+            false => format!("shard[{}].roots", self.shard.0),
+        };
         if self.of(NodeRole::Learner).count() > VOTERS_MAX {
             let why = format!("at most {VOTERS_MAX} with the role learner");
-            return Err(("node".to_string(), why));
+            return Err((node, why));
         }
         if self.replicated().count() > usize::from(u8::MAX) {
             let why = format!("at most {} with the roles root, learner and reserve", u8::MAX);
-            return Err(("node".to_string(), why));
+            return Err((node, why));
         }
         match self.of(NodeRole::Root).count() {
             1 | 3 | 5 | 7 | 9 => Ok(()),
             other => {
                 let why = format!("1, 3, 5, 7 or 9 with the role root, not {other}");
-                Err(("node".to_string(), why))
+                Err((node, why))
             }
         }
     }
 
-    /// Nodes with a role and their numbers, in the order of the file.
+    /// Nodes with a role, in the shard that the file is seen as, and their numbers, in the order of the
+    /// file.
     pub fn of(&self, role: NodeRole) -> impl Iterator<Item = (u16, &NodeEntry)> {
-        (1..).zip(&self.nodes).filter(move |(_, node)| node.is(role))
+        (1..).zip(&self.nodes).filter(move |(_, node)| self.has(node, role))
     }
 
     /// A node by its name, with its number.
@@ -487,7 +517,7 @@ impl ClusterFile {
 
     /// The number of a node's port for one purpose.
     pub fn number(&self, node: &NodeEntry, port: Port) -> u16 {
-        self.port_of(node) + port as u16
+        self.port_of(node) + self.offset(port)
     }
 
     /// Overlay nodes but the root, by their ids: which node of the file each is on, and its port.
@@ -508,8 +538,12 @@ impl ClusterFile {
         for (role, ids, port) in roles {
             let nodes: Vec<u16> = self.of(role).map(|(number, _)| number).collect();
             if nodes.len() != ids.len() {
+                let of = match self.shards.is_empty() {
+                    true => String::new(),
+                    false => format!(" in shard {}", self.shard_name()),
+                };
                 return Err(Failure::Usage(format!(
-                    "{}: {} nodes with the role {role:?}, and the tree of {} has {}",
+                    "{}: {} nodes with the role {role:?}{of}, and the tree of {} has {}",
                     self.path.display(),
                     nodes.len(),
                     self.venue_path().display(),
@@ -541,6 +575,7 @@ impl ClusterFile {
         let config = crate::config::read(Some(&self.venue_path()))?;
         let mut config = settled(config, self.of(NodeRole::Root).count());
         config.journal.reserve = self.of(NodeRole::Reserve).count() as u32;
+        self.place_shards(&mut config)?;
         Ok(config)
     }
 }
@@ -588,6 +623,7 @@ pub fn venue_digest(file: &ClusterFile, config: &Config) -> Result<u64, Failure>
         text += &format!("\n{name} {address} {roles:?} {zone} {port} {}", node.public());
         node.also.iter().for_each(|also| text += &format!(" also {also}"));
     }
+    text += &file.shards_text();
     Ok(engine::digest_of(text.as_bytes()))
 }
 

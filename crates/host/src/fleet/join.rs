@@ -164,7 +164,7 @@ impl Joining<'_> {
             let whose = whose.map_or("no node of this file", |node| &node.name[..]);
             return Err(usage(format!("--token: it is for {whose}, and this is {}", self.name)));
         }
-        if self.file.replica(number).is_some() {
+        if node.keeps_log() {
             return Err(usage(format!("{}: {NO_ROOTS}", self.name)));
         }
         let own = self.keys.join(format!("{}.pem", self.name));
@@ -286,7 +286,7 @@ impl Joining<'_> {
             );
             return Err(Failure::Refused(why));
         }
-        let name = certificates::name(self.file.id, replica);
+        let name = certificates::name(self.file.group(), replica);
         let tls = ClientTls::new(authority.as_bytes(), &name, None);
         let tls = tls.map_err(|error| Failure::Run(error.to_string()))?;
         let stream = Arc::new(stream);

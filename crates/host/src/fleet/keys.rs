@@ -6,7 +6,7 @@
 
 use exchange::{ExchangeConfig, Life};
 use overlay::{aes_gcm::KeySource, key_ring::KeyRing, sealed_pair::SealedPair};
-use types::NodeId;
+use types::{NodeId, ShardId};
 
 use super::credentials::{RootSecret, bytes_of};
 use super::messages::{Keys, Ring};
@@ -24,7 +24,7 @@ pub fn of(
     epoch: u32,
     start: u32,
 ) -> Result<Keys, Failure> {
-    let of_epoch = secret.epoch(epoch)?;
+    let of_epoch = secret.epoch(epoch)?.of_shard(venue.file.shard());
     let life = |kind: u8, node: u16| {
         let mut name = vec![kind];
         name.extend_from_slice(&epoch.to_le_bytes());
@@ -38,19 +38,24 @@ pub fn of(
         here.map(|(node, ..)| Ring::new(&of_epoch.ring(*node, &venue.fleet), life(0, node.0)?));
     let rings = rings.collect::<Result<Vec<_>, _>>()?;
     let clock = clock_ring(venue, secret, number, epoch)?;
-    Ok(Keys { epoch, rings, clock: Some(Ring::new(&clock, life(1, number)?)?) })
+    let clock = clock.map(|clock| Ring::new(&clock, life(1, number)?)).transpose()?;
+    Ok(Keys { epoch, rings, clock })
 }
 
-/// The ring of a machine's clock agent: it speaks with those of all other machines.
+/// The ring of a machine's clock agent: it speaks with those of all other machines. The roots of the
+/// first shard give it, as they say whose clock all follow; `None` for those of others.
 fn clock_ring(
     venue: &Venue,
     secret: &RootSecret,
     number: u16,
     epoch: u32,
-) -> Result<KeyRing, Failure> {
+) -> Result<Option<KeyRing>, Failure> {
+    if venue.file.shard() != ShardId(0) {
+        return Ok(None);
+    }
     let members: Vec<NodeId> = (1..).map(NodeId).take(venue.file.nodes.len()).collect();
     let source = KeySource::new(&secret.derive(b"clock", &epoch.to_le_bytes())?);
-    Ok(source.mesh(NodeId(number), &members))
+    Ok(Some(source.mesh(NodeId(number), &members)))
 }
 
 /// The keys of a root and of the clock agent beside it, in an epoch. Their lives are drawn: a root lives
@@ -65,10 +70,10 @@ pub fn of_root(
     epoch: u32,
 ) -> Result<Keys, Failure> {
     let drawn = || crate::deployment::life().map(|Life(bytes)| crate::tls::hex(&bytes));
-    let root = secret.epoch(epoch)?.ring(ROOT, &venue.fleet);
+    let root = secret.epoch(epoch)?.of_shard(venue.file.shard()).ring(ROOT, &venue.fleet);
     let clock = clock_ring(venue, secret, number, epoch)?;
-    let (root, clock) = (Ring::new(&root, drawn()?)?, Ring::new(&clock, drawn()?)?);
-    Ok(Keys { epoch, rings: vec![root], clock: Some(clock) })
+    let clock = clock.map(|clock| Ring::new(&clock, drawn()?)).transpose()?;
+    Ok(Keys { epoch, rings: vec![Ring::new(&root, drawn()?)?], clock })
 }
 
 /// A node's own keys, read.

@@ -1,29 +1,29 @@
 //! One machine of a venue: everything that `cluster.toml` gives a name.
 //!
 //! A machine that is no root asks the group for its keys first, waits until its clock has a bound, and
-//! then runs its proxies and edges in one loop. A root runs its replica and the door of the others.
+//! then runs its proxies and edges ([`super::overlay`]). A root runs its replica and the door of the others.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use exchange::{Role, Sealed, Secret};
-use net::{Directory, LeaderEndpoint, Loop, LoopConfig, LoopHandle, ServerTls};
-use overlay::sealed_link::{Fleet, SealedLink};
-use probe::Key;
-use types::{Channel, Nanos, NodeId, Peer};
+use ::overlay::sealed_link::Fleet;
+use exchange::{Role, Secret};
+use net::{Directory, LeaderEndpoint, LoopConfig, LoopHandle, ServerTls};
+use types::{Nanos, NodeId, ShardId};
 
 use super::client::Identity;
 use super::clock::{ClockHandle, NodeClock};
 use super::connection::Connection;
-use super::credentials::{Credentials, RootSecret, bytes_of};
-use super::file::{ClusterFile, NodeEntry, NodeRole, Port, venue_digest};
+use super::credentials::{Credentials, RootSecret};
+use super::file::{ClusterFile, NodeEntry, Port, venue_digest};
 use super::keys::Own;
-use super::messages::{EdgeHint, FromRoot, Health, Keys};
+use super::messages::{Health, Keys};
+use super::overlay;
 use super::plan::agent::Prober;
 use super::server::{Issuing, Server, Venue};
 use super::subscriptions;
@@ -35,31 +35,21 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::feed_ring;
 use crate::journal::reader;
-use crate::nodes::{self, EdgeEnds, PlanesSeen};
+use crate::nodes::{self, EdgeEnds};
 use crate::replica::checkpoints::Begin;
-use crate::replica::claims;
+use crate::replica::claims::Groups;
 use crate::replica::cluster::Cluster;
 use crate::replica::gate::Limits;
 use crate::replica::line::RootLine;
 use crate::replica::node::{Host, Sockets};
-use crate::sockets::{self, io};
+use crate::sockets;
 
-/// The snapshot server for its loop: no overlay node has this id.
-const SNAPSHOTS: NodeId = NodeId(50_000);
-/// How often a node's figures are looked at.
-const OBSERVE_EVERY: Duration = Duration::from_millis(100);
 /// Between two looks whether all is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long a root that was just started waits for its clock: without the one that all follow there is none.
 const SETTLE_MAX: Duration = Duration::from_secs(3);
-/// Between two words that the group is waited for.
-const REMIND_EVERY: Duration = Duration::from_secs(5);
-/// Longest answer of the loop.
-const ANSWER: Duration = Duration::from_millis(500);
 /// Alarms of a machine that its roots are told of at most.
 const ALARMS_MAX: usize = 8;
-/// How long sessions that are told to end may take.
-const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// What a machine is started with.
 #[derive(Clone, Debug)]
@@ -89,128 +79,51 @@ pub fn journal_dir(dir: &Path) -> PathBuf {
     dir.join(reader::OF_NODE)
 }
 
-/// A machine as its file, settings and keys have it.
-struct Machine<'a> {
-    file: &'a ClusterFile,
-    options: &'a NodeOptions,
-    number: u16,
-    entry: &'a NodeEntry,
-    config: Config,
-    credentials: Credentials,
-    fleet: Fleet,
-    overlay: Vec<(NodeId, u16, Port)>,
-    alarms: Alarms,
-    sampled: Arc<Sampled>,
+/// A shard of the venue, as a machine has it.
+pub(super) struct Part {
+    /// The file as this shard has it.
+    pub file: ClusterFile,
+    /// The venue's settings, read for it.
+    pub config: Config,
+    /// Its overlay nodes but the root, wherever they are.
+    pub overlay: Vec<(NodeId, u16, Port)>,
+    /// The epoch of its keys that the machine's overlay nodes seal with, or where there are none its root.
+    pub epoch: AtomicU32,
 }
 
-/// Runs a machine until `stop`, the group's refusal, or until it can't go on; `told` hears lines about it.
-///
-/// # Errors
-/// What is wrong with its file, settings, keys or sockets; [`Failure::Refused`].
-pub fn run(
-    file: &ClusterFile,
-    options: &NodeOptions,
-    stop: &AtomicBool,
-    told: impl Fn(&str) + Sync,
-) -> Result<(), Failure> {
-    let (number, entry) = file.node(&options.name)?;
-    file.check_ways(entry)?;
-    let config = file.venue()?;
-    crate::files::folder(&options.dir)?;
-    let credentials = Credentials::read(file, &options.keys, &options.name)?;
-    let overlay = file.overlay(&config)?;
-    let every = config.hold.observe_every;
-    let machine = Machine {
-        file,
-        options,
-        number,
-        entry,
-        fleet: Fleet::of(&crate::deployment::topology(&config)?),
-        config,
-        credentials,
-        overlay,
-        alarms: options.alarms.clone(),
-        sampled: Arc::new(Sampled::new(every)),
-    };
-    let clock = NodeClock::new(file, &machine.config, number, options.wrong)?;
-    let handle = clock.handle();
-    let who = (&options.name[..], number);
-    let identity = Identity::new(file, &machine.config, machine.credentials.clone(), who)?;
-    let (health, over) = (Mutex::new(None::<Health>), AtomicBool::new(false));
-    let trouble = Mutex::new(String::new());
-    let (sender, messages) = channel();
-    let (prober, probing) = Prober::new(file, (number, entry), handle.clock)?;
-    thread::scope(|scope| {
-        let (machine, told, over, handle, health) = (&machine, &told, &over, &handle, &health);
-        let (trouble, sampled, prober) = (&trouble, &*machine.sampled, &prober);
-        scope.spawn(move || prober.run(probing, over));
-        scope.spawn(move || machine.alarms.tell(over, told));
-        scope.spawn(move || machine.jump_when_told(handle, over));
-        clock.run(scope, over);
-        // Whichever ends first ends the others.
-        let ended = move |outcome| {
-            stop.store(true, Ordering::Relaxed);
-            outcome
+impl Part {
+    /// The shards of a file, in order.
+    fn all(file: &ClusterFile) -> Result<Vec<Part>, Failure> {
+        let of = |file: ClusterFile| {
+            let config = file.venue()?;
+            let overlay = file.overlay(&config)?;
+            // None yet.
+            Ok(Part { file, config, overlay, epoch: AtomicU32::new(u32::MAX) })
         };
-        let mut connected =
-            Connection { clock: handle, health, trouble, sender, sampled, prober, plan: None };
-        let kept = scope.spawn(move || ended(identity.keep(stop, &mut connected)));
-        let root = entry
-            .keeps_log()
-            .then(|| scope.spawn(move || ended(machine.run_root(handle, health, stop, told))));
-        let outcome = match machine.own().next() {
-            Some(_) => {
-                let waiting = || {
-                    let why = lock(trouble).clone();
-                    told(&format!("waits for a root that leads: {why}"));
-                };
-                let welcome = wait_for_welcome(&messages, stop, waiting);
-                machine.run_overlay(handle, welcome, &messages, health, stop, told)
-            }
-            None => wait_for_drain(&messages, stop, told),
-        };
-        stop.store(true, Ordering::Relaxed);
-        let joined = |thread: Option<ScopedJoinHandle<'_, Result<(), Failure>>>| {
-            thread.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|_| Err(panicked())))
-        };
-        let (kept, root) = (joined(Some(kept)), joined(root));
-        over.store(true, Ordering::Relaxed);
-        kept.and(root).and(outcome)
-    })
-}
-
-/// A machine that has nothing to end waits until it is to stop.
-fn wait_for_drain(
-    messages: &Receiver<FromRoot>,
-    stop: &AtomicBool,
-    told: &impl Fn(&str),
-) -> Result<(), Failure> {
-    while !stop.load(Ordering::Relaxed) {
-        if let Ok(FromRoot::Drain) = messages.recv_timeout(LOOK_EVERY) {
-            told("is drained: stops");
-            break;
-        }
+        file.all_shards().map(of).collect()
     }
-    Ok(())
+
+    /// Its overlay nodes on a machine, and their ports.
+    pub fn own(&self, number: u16) -> impl Iterator<Item = (NodeId, Port)> + '_ {
+        let here = self.overlay.iter().filter(move |(_, machine, _)| *machine == number);
+        here.map(|(node, _, port)| (*node, *port))
+    }
+
+    /// Whether a machine has anything of it.
+    fn concerns(&self, number: u16) -> bool {
+        self.own(number).next().is_some() || self.file.replica(number).is_some()
+    }
 }
 
-/// Looped nodes that others may give other keys.
-struct Keyed<'a> {
+/// A root that the others' door gives other keys.
+struct RootKeys<'a> {
     clock: &'a ClockHandle,
     of: LoopHandle<Role>,
     epoch: &'a AtomicU32,
 }
 
-impl Keyed<'_> {
-    /// Takes keys, unless they are those that are in use: a life is lived once.
-    fn take(&self, keys: &Keys) -> Result<(), Failure> {
-        match self.epoch.load(Ordering::Relaxed) == keys.epoch {
-            true => Ok(()),
-            false => self.rekey(keys),
-        }
-    }
-
-    /// Everything here seals with other keys from now on.
+impl RootKeys<'_> {
+    /// It, and the clock agent beside it, seal with other keys from now on.
     fn rekey(&self, keys: &Keys) -> Result<(), Failure> {
         if let Some(ring) = &keys.clock {
             self.clock.rekey(ring)?;
@@ -227,11 +140,146 @@ impl Keyed<'_> {
     }
 }
 
+/// A machine as its file, settings and keys have it.
+pub(super) struct Machine<'a> {
+    /// As the first shard has it.
+    pub file: &'a ClusterFile,
+    pub options: &'a NodeOptions,
+    pub number: u16,
+    pub entry: &'a NodeEntry,
+    pub config: Config,
+    pub credentials: Credentials,
+    /// The nodes of any shard: their trees have the same shape.
+    pub fleet: Fleet,
+    /// By shard.
+    pub parts: Vec<Part>,
+    pub alarms: Alarms,
+    /// By shard.
+    pub sampled: Arc<[Sampled]>,
+    /// Who says here which root leads.
+    pub leaders: Groups,
+}
+
+/// Runs a machine until `stop`, the group's refusal, or until it can't go on; `told` hears lines about it.
+///
+/// # Errors
+/// What is wrong with its file, settings, keys or sockets; [`Failure::Refused`].
+pub fn run(
+    file: &ClusterFile,
+    options: &NodeOptions,
+    stop: &AtomicBool,
+    told: impl Fn(&str) + Sync,
+) -> Result<(), Failure> {
+    let file = &file.of_shard(ShardId(0));
+    let (number, entry) = file.node(&options.name)?;
+    file.check_ways(entry)?;
+    let config = file.venue()?;
+    crate::files::folder(&options.dir)?;
+    let credentials = Credentials::read(file, &options.keys, &options.name)?;
+    let parts = Part::all(file)?;
+    let every = config.hold.observe_every;
+    let machine = Machine {
+        file,
+        options,
+        number,
+        entry,
+        fleet: Fleet::of(&crate::deployment::topology(&config)?),
+        config,
+        credentials,
+        sampled: parts.iter().map(|_| Sampled::new(every)).collect(),
+        parts,
+        alarms: options.alarms.clone(),
+        leaders: Groups::default(),
+    };
+    let clock = NodeClock::new(file, &machine.config, number, options.wrong)?;
+    let handle = clock.handle();
+    // The first shard's roots keep the clocks of all.
+    let concerned = |(at, part): &(usize, &Part)| *at == 0 || part.concerns(number);
+    let identity = |(at, part): (usize, &Part)| {
+        let who = (&options.name[..], number);
+        let own = machine.credentials.clone();
+        Ok((at, Identity::new(&part.file, &part.config, own, who)?))
+    };
+    let parts = machine.parts.iter().enumerate().filter(concerned);
+    let identities = parts.map(identity).collect::<Result<Vec<_>, Failure>>()?;
+    let shards = identities.iter().map(|(at, _)| *at).collect::<Vec<_>>();
+    let claims = machine.hears_claims().then(|| machine.bind(Port::Claims)).transpose()?;
+    let (health, over) = (Mutex::new(None::<Health>), AtomicBool::new(false));
+    let (trouble, probes_for) = (Mutex::new(String::new()), AtomicU16::new(0));
+    let (sender, messages) = channel();
+    let (prober, probing) = Prober::new(file, (number, entry), handle.clock)?;
+    thread::scope(|scope| {
+        let (machine, told, over, handle, health) = (&machine, &told, &over, &handle, &health);
+        let (trouble, prober, probes_for) = (&trouble, &prober, &probes_for);
+        scope.spawn(move || prober.run(probing, over));
+        scope.spawn(move || machine.alarms.tell(over, told));
+        scope.spawn(move || machine.jump_when_told(handle, over));
+        if let Some(claims) = claims {
+            scope.spawn(move || machine.leaders.hear(&claims, over));
+        }
+        clock.run(scope, over);
+        // Whichever ends first ends the others.
+        let ended = move |outcome| {
+            stop.store(true, Ordering::Relaxed);
+            outcome
+        };
+        let keep = |(at, identity): (usize, Identity)| {
+            let mut connected = Connection {
+                clock: handle,
+                health,
+                trouble,
+                shard: ShardId(at as u16),
+                sender: sender.clone(),
+                sampled: &machine.sampled[at],
+                epoch: &machine.parts[at].epoch,
+                prober,
+                probes_for,
+                plan: None,
+            };
+            scope.spawn(move || ended(identity.keep(stop, &mut connected)))
+        };
+        let kept: Vec<_> = identities.into_iter().map(keep).collect();
+        drop(sender);
+        let root = entry
+            .keeps_log()
+            .then(|| scope.spawn(move || ended(machine.run_root(handle, health, stop, told))));
+        let outcome = match machine.has_nodes() {
+            true => {
+                let waiting = || {
+                    let why = lock(trouble).clone();
+                    told(&format!("waits for a root that leads: {why}"));
+                };
+                let welcomes = overlay::wait_for_welcomes(&messages, &shards, stop, waiting);
+                machine.run_overlay(handle, welcomes, &messages, health, stop, told)
+            }
+            false => machine.wait_for_drain(handle, &messages, stop, told),
+        };
+        stop.store(true, Ordering::Relaxed);
+        let joined = |thread: Option<ScopedJoinHandle<'_, Result<(), Failure>>>| {
+            thread.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|_| Err(panicked())))
+        };
+        let kept = kept.into_iter().map(|thread| joined(Some(thread)));
+        let kept = kept.fold(Ok(()), Result::and);
+        let root = joined(root);
+        over.store(true, Ordering::Relaxed);
+        kept.and(root).and(outcome)
+    })
+}
+
 impl Machine<'_> {
-    /// Overlay nodes on this machine, and their ports.
-    fn own(&self) -> impl Iterator<Item = (NodeId, Port)> + '_ {
-        let here = self.overlay.iter().filter(|(_, number, _)| *number == self.number);
-        here.map(|(node, _, port)| (*node, *port))
+    /// Whether it has overlay nodes, of any shard.
+    pub fn has_nodes(&self) -> bool {
+        self.parts.iter().any(|part| part.own(self.number).next().is_some())
+    }
+
+    /// Whether it is to know who leads: whoever has overlay nodes, and roots of one shard those of others.
+    fn hears_claims(&self) -> bool {
+        self.has_nodes() || (self.parts.len() > 1 && self.entry.keeps_log())
+    }
+
+    /// The shard whose log it keeps.
+    pub fn part_of_root(&self) -> Option<usize> {
+        self.parts.iter().position(|part| part.file.replica(self.number).is_some())
     }
 
     fn jump_when_told(&self, clock: &ClockHandle, over: &AtomicBool) {
@@ -244,9 +292,10 @@ impl Machine<'_> {
         }
     }
 
-    fn cluster(&self, secret: Secret) -> Result<Cluster, Failure> {
-        let mut cluster =
-            Cluster::of((self.file, self.entry), &self.overlay, secret, &self.options.keys)?;
+    /// The group of a shard's roots.
+    pub fn cluster(&self, shard: usize, secret: Secret) -> Result<Cluster, Failure> {
+        let Part { file, overlay, .. } = &self.parts[shard];
+        let mut cluster = Cluster::of((file, self.entry), overlay, secret, &self.options.keys)?;
         for (replica, through) in &self.options.links {
             let mut places = cluster.replicas.iter_mut().chain(&mut cluster.reserve);
             let place = usize::from(*replica).checked_sub(1).and_then(|place| places.nth(place));
@@ -257,25 +306,47 @@ impl Machine<'_> {
     }
 
     /// Alarms that stand here, in a line each.
-    fn standing(&self) -> Vec<String> {
+    pub fn standing(&self) -> Vec<String> {
         let all = self.alarms.standing().into_iter().take(ALARMS_MAX);
         all.map(|alarm| format!("{}: {}", alarm.key, alarm.text)).collect()
     }
 
-    fn bind(&self, port: Port) -> Result<UdpSocket, Failure> {
+    pub fn bind(&self, port: Port) -> Result<UdpSocket, Failure> {
         bind(self.file, self.entry, port)
     }
 
-    fn listen(&self, port: Port) -> Result<TcpListener, Failure> {
+    pub fn listen(&self, port: Port) -> Result<TcpListener, Failure> {
         listen(self.file, self.entry, port)
     }
 
-    fn directory(&self, cluster: &Cluster, leader: &LeaderEndpoint) -> Result<Directory, Failure> {
-        let directory = cluster.directory()?.with_leader(leader.clone());
-        directory.map_err(|error| Failure::Usage(error.to_string()))
+    /// Where a root finds those of the venue's other shards, and its socket for them; `None` where there
+    /// are none.
+    fn between(
+        &self,
+        own: usize,
+        secret: &RootSecret,
+    ) -> Result<Option<(UdpSocket, Directory)>, Failure> {
+        if self.parts.len() == 1 {
+            return Ok(None);
+        }
+        let wrong = |error: net::DuplicateEntry| Failure::Usage(error.to_string());
+        let mut all = Directory::default();
+        for (at, part) in self.parts.iter().enumerate().filter(|(at, _)| *at != own) {
+            let file = &part.file;
+            let places =
+                file.replicated().map(|(_, node)| file.between(self.entry, node, Port::Shards));
+            let places = places.collect::<Result<Vec<_>, _>>()?;
+            let leader = LeaderEndpoint::new(NodeId(at as u16), &places);
+            let leader =
+                leader.ok_or_else(|| Failure::Usage("a shard without roots".to_string()))?;
+            let cluster = self.cluster(at, secret.epoch(0)?)?;
+            self.leaders.add(cluster.claim_key(usize::from(self.number) - 1)?, leader.clone());
+            all = all.with_leader(leader).map_err(wrong)?;
+        }
+        Ok(Some((self.bind(Port::Shards)?, all)))
     }
 
-    fn habits(&self) -> LoopConfig {
+    pub fn habits(&self) -> LoopConfig {
         let usual = self.entry.core.map_or(crate::core::shared(), |_| crate::core::own());
         nodes::habits(&self.config, usual)
     }
@@ -289,17 +360,20 @@ impl Machine<'_> {
         told: &(impl Fn(&str) + Sync),
     ) -> Result<(), Failure> {
         let secret = RootSecret::read(&self.options.keys)?;
-        let id = self.file.replica(self.number);
-        let id = id.ok_or_else(|| Failure::Run("no replica".to_string()))?;
+        let none = || Failure::Run("no replica".to_string());
+        let shard = self.part_of_root().ok_or_else(none)?;
+        let Part { file, config, overlay, epoch } = &self.parts[shard];
+        let id = file.replica(self.number).ok_or_else(none)?;
         // The root seals with the first epoch's keys until it knows of a later one.
-        let cluster = self.cluster(secret.epoch(0)?)?;
+        let cluster = self.cluster(shard, secret.epoch(0)?)?;
         let venue = Venue {
-            file: self.file.clone(),
-            digest: venue_digest(self.file, &self.config)?,
-            overlay: self.overlay.clone(),
+            file: file.clone(),
+            digest: venue_digest(file, config)?,
+            overlay: overlay.clone(),
             fleet: self.fleet.clone(),
-            keeps_clocks: self.config.clock.source == "huygens",
-            accounts: crate::deployment::names(&self.config),
+            // Those of the first shard say whose clock all follow.
+            keeps_clocks: config.clock.source == "huygens" && shard == 0,
+            accounts: crate::deployment::names(config),
         };
         let dir = journal_dir(&self.options.dir);
         crate::files::folder(&dir)?;
@@ -307,11 +381,12 @@ impl Machine<'_> {
             overlay: self.bind(Port::Root)?,
             feed: self.bind(Port::Retransmission)?,
             link: self.listen(Port::Link)?,
+            shards: self.between(shard, &secret)?,
         };
         let door = self.listen(Port::Control)?;
         let limits = if self.options.first_come { Limits::FIRST_COME } else { Limits::FAIR };
         let (tls, issuing) = Issuing::open(&cluster, id, &self.credentials)?;
-        let which = (&self.config, &cluster);
+        let which = (config, &cluster);
         let mut host = Host::with(sockets, which, (id, &dir), clock.clock, Begin::Checkpoint)?;
         host.use_alarms(&self.alarms);
         if self.options.first_come {
@@ -325,20 +400,21 @@ impl Machine<'_> {
             host.restored,
             host.unread()
         ));
-        nodes::use_planes(host.event_loop(), &self.entry.data_planes(&self.config), told)?;
+        nodes::use_planes(host.event_loop(), &self.entry.data_planes(config), told)?;
         let handle = host.handle();
         let line = RootLine::one_of(cluster.places().count() as u8, handle.clone());
         let claim = |place| cluster.claim_secret(place);
         let secrets = (0..self.file.nodes.len()).map(claim).collect::<Result<Vec<_>, _>>()?;
-        let (admin, actions) = Door::open(&self.config, &self.options.dir, &self.alarms)?;
+        let (admin, actions) = Door::open(config, &self.options.dir, &self.alarms)?;
         let steered = (line.clone(), handle.clone());
         let answers = (line, host.status());
         let server = Server::new(venue, secret.clone(), secrets, answers, self.alarms.clone());
         let server = server.shutting(&host.shut).with_issuing(issuing);
-        let traces = Traces::open(self.options, &self.sampled, host.event_loop())?;
+        let told_by = (&self.sampled, ShardId(shard as u16));
+        let traces = Traces::open(self.options, told_by, host.event_loop())?;
         let recovered = host.root().map_or(0, |root| root.engine().nodes().key_epoch());
-        let epoch = AtomicU32::new(recovered);
-        let keyed = Keyed { clock, of: handle, epoch: &epoch };
+        let root_epoch = AtomicU32::new(recovered);
+        let keyed = RootKeys { clock, of: handle, epoch: &root_epoch };
         keyed.rekey(&server.own_keys(self.number, recovered)?)?;
         let (over, halt) = (&AtomicBool::new(false), &AtomicBool::new(false));
         thread::scope(|scope| {
@@ -351,7 +427,7 @@ impl Machine<'_> {
             scope.spawn(move || server.watch(over));
             scope.spawn(move || server.keep_planned(over));
             // Gateways are on machines of their own: what is asked of them is not to be had here.
-            scope.spawn(move || admin.serve(&self.config, steered, Vec::new(), over));
+            scope.spawn(move || admin.serve(config, steered, Vec::new(), over));
             scope.spawn(move || actions.iter().for_each(|line| told(&line)));
             let serving = scope.spawn(move || server.serve(id, (&door, limits), &tls, over));
             let number = self.number;
@@ -366,11 +442,12 @@ impl Machine<'_> {
                     thread::sleep(LOOK_EVERY);
                 }
             });
-            let has_others = self.own().next().is_some();
+            let has_others = self.has_nodes();
             let watch = |role: &Role| {
                 // Where there are others on the machine they say how it is.
                 if !has_others {
                     let roles = std::iter::once(role);
+                    epoch.store(root_epoch.load(Ordering::Relaxed), Ordering::Relaxed);
                     let seen = observe(roles, clock, epoch.load(Ordering::Relaxed));
                     *lock(health) = Some(Health { alarms: self.standing(), ..seen });
                 }
@@ -383,203 +460,6 @@ impl Machine<'_> {
             outcome.and(served)
         })
     }
-
-    /// Let in by the group, runs the proxies and edges of this machine.
-    fn run_overlay(
-        &self,
-        clock: &ClockHandle,
-        welcome: Option<Welcome>,
-        messages: &Receiver<FromRoot>,
-        health: &Mutex<Option<Health>>,
-        stop: &AtomicBool,
-        told: &(impl Fn(&str) + Sync),
-    ) -> Result<(), Failure> {
-        let begun = Instant::now();
-        let Some(welcome) = welcome else { return Ok(()) };
-        if let Some(ring) = &welcome.keys.clock {
-            clock.rekey(ring)?;
-        }
-        clock.settle(stop, told);
-        if stop.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let cluster = self.cluster(Secret([0; 32]))?;
-        let endpoint = cluster.leader()?;
-        welcome.take(&endpoint);
-        let directory = Arc::new(self.directory(&cluster, &endpoint)?);
-        let mut of = Loop::new(clock.clock, directory, self.habits()).map_err(io)?;
-        let jobs = nodes::worker(&mut of);
-        self.host_nodes(&mut of, clock, &cluster, &welcome.keys)?;
-        nodes::use_planes(&mut of, &self.entry.data_planes(&self.config), told)?;
-        let claim_key = bytes_of(&welcome.claims).and_then(|bytes| Key::new(&bytes).ok());
-        let claim_key = claim_key.ok_or_else(|| Failure::Run("claims without a key".into()))?;
-        let claims = self.bind(Port::Claims)?;
-        let traces = Traces::open(self.options, &self.sampled, &mut of)?;
-        let (bound, handle) = (clock.clock.reading().bound_ns, of.handle());
-        told(&format!("in, after {} ms; clock within {bound} ns", begun.elapsed().as_millis()));
-        let epoch = AtomicU32::new(welcome.keys.epoch);
-        let keyed = Keyed { clock, of: handle.clone(), epoch: &epoch };
-        let (over, planes) = (&AtomicBool::new(false), &PlanesSeen::default());
-        thread::scope(|scope| {
-            let (endpoint, worker, epoch) = (&endpoint, handle.clone(), &epoch);
-            scope.spawn(move || claims::hear(&claims, &claim_key, endpoint, over));
-            scope.spawn(move || jobs.serve(&worker, crate::password::work));
-            let written = scope.spawn(move || traces.map_or(Ok(()), Traces::pass_on));
-            let running = scope.spawn(move || {
-                let look = |of: &Loop<Role>, _| {
-                    planes.look(of);
-                    let roles = of.nodes().map(|(_, role)| role);
-                    let seen = observe(roles, clock, epoch.load(Ordering::Relaxed));
-                    *lock(health) = Some(Health { alarms: self.standing(), ..seen });
-                };
-                if let Some(core) = self.entry.core {
-                    crate::core::take(&self.entry.name, core)?;
-                }
-                of.run(over, OBSERVE_EVERY, look).map(drop).map_err(io)
-            });
-            let mut drained = None::<Instant>;
-            while !stop.load(Ordering::Relaxed) && !running.is_finished() {
-                match messages.recv_timeout(LOOK_EVERY) {
-                    Ok(FromRoot::Welcome { keys, leader, term, .. }) => {
-                        let _ = endpoint.take(term, usize::from(leader).saturating_sub(1));
-                        keyed.take(&keys)?;
-                    }
-                    Ok(FromRoot::Keys(keys)) => keyed.take(&keys)?,
-                    Ok(FromRoot::Edges { age_ms, edges }) => {
-                        self.tell_edges(&handle, age_ms, &edges);
-                    }
-                    Ok(FromRoot::Drain) if drained.is_none() => {
-                        drained = Some(Instant::now());
-                        told("is drained: ends its sessions and stops");
-                    }
-                    _ => {}
-                }
-                let Some(since) = drained else { continue };
-                let busy = self.end_sessions(&handle);
-                if !busy || since.elapsed() > DRAIN_MAX {
-                    stop.store(true, Ordering::Relaxed);
-                }
-            }
-            over.store(true, Ordering::Relaxed);
-            let (ended, written) = (running.join(), written.join());
-            planes.lines().iter().for_each(|line| told(line));
-            ended.map_err(|_| panicked())??;
-            written.map_err(|_| panicked())?
-        })
-    }
-
-    /// Puts the machine's nodes into their loop, with sockets, doors and keys.
-    fn host_nodes(
-        &self,
-        of: &mut Loop<Role>,
-        clock: &ClockHandle,
-        cluster: &Cluster,
-        keys: &Keys,
-    ) -> Result<(), Failure> {
-        let mut exchange = crate::deployment::exchange(&self.config, &clock.clock)?;
-        cluster.settle(&mut exchange);
-        let life = crate::deployment::life()?;
-        for (node, port) in self.own() {
-            let role = exchange::overlay_node(&exchange, node, life, Peer::NOBODY);
-            let mut role = role.map_err(|error| Failure::Usage(error.to_string()))?;
-            if self.entry.is(NodeRole::Snapshot)
-                && let Some(edge) = role.as_edge_mut()
-            {
-                self.host_snapshots(of, &exchange, cluster, edge)?;
-            }
-            let edge = role.as_edge().is_some();
-            let ends = edge.then(|| {
-                let of = (self.file, self.entry, &self.config);
-                edge_ends(of, Some(self.door_tls()?))
-            });
-            let queues = exchange.options.upstream.is_some() && role.as_proxy().is_some();
-            if exchange.options.secret.is_some() {
-                role = self.seal(role, node, queues, keys)?;
-            }
-            nodes::host(of, (node, role), self.bind(port)?, ends.transpose()?)?;
-        }
-        Ok(())
-    }
-
-    /// Puts a snapshot server beside an edge, which hands it the feed.
-    fn host_snapshots(
-        &self,
-        of: &mut Loop<Role>,
-        exchange: &exchange::ExchangeConfig,
-        cluster: &Cluster,
-        edge: &mut exchange::Edge,
-    ) -> Result<(), Failure> {
-        let servers = cluster.retransmission().map(net::peer_addr).collect();
-        let here = |port| {
-            let at = self.file.bound(self.entry, port);
-            let ip = match at.ip() {
-                IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-                IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-                own => own,
-            };
-            net::peer_addr(SocketAddr::new(ip, at.port()))
-        };
-        let mut settings = exchange::listener(exchange, servers);
-        settings.sources = Some(vec![here(Port::Release)]);
-        let _ = edge.subscribe(here(Port::SnapshotFeed));
-        let role = nodes::snapshot_server(&self.config, exchange, &settings);
-        let sockets = vec![(Channel::FEED, self.bind(Port::SnapshotFeed)?)];
-        of.add_node(SNAPSHOTS, role, sockets, [self.listen(Port::Snapshot)?]).map_err(io)
-    }
-
-    fn seal(&self, role: Role, node: NodeId, queues: bool, keys: &Keys) -> Result<Role, Failure> {
-        let ring = keys.rings.iter().find(|ring| ring.node == node.0);
-        let ring = ring.ok_or_else(|| Failure::Run(format!("no keys for node {}", node.0)))?;
-        let Own { ring, life, .. } = ring.read()?;
-        let link = SealedLink::new(node, self.fleet.clone(), life, queues, ring);
-        let link = link.ok_or_else(|| Failure::Run("the cipher is not there".to_string()))?;
-        Ok(Role::Sealed(Box::new(Sealed::new(role, link))))
-    }
-
-    /// TLS of an edge's doors: the certificate that the venue's settings name, or the node's own.
-    fn door_tls(&self) -> Result<net::ServerTls, Failure> {
-        if let Some((server, _)) = crate::tls::doors(&self.config.doors)? {
-            return Ok(server);
-        }
-        self.credentials.doors(None)
-    }
-
-    /// Participants may be told which edges are least loaded.
-    fn tell_edges(&self, of: &LoopHandle<Role>, age_ms: u64, edges: &[EdgeHint]) {
-        let list = subscriptions::named(self.file, edges);
-        let age_ns = age_ms.saturating_mul(Nanos::MILLI);
-        for (node, _) in self.own() {
-            let list = list.clone();
-            // A loop that is behind hears the next one.
-            let _ = of.call(node, move |role: &mut Role, now, _| {
-                if let Some(edge) = role.as_edge_mut() {
-                    edge.gateway_mut().set_edges(now.now, age_ns, list);
-                }
-            });
-        }
-    }
-
-    /// Ends the sessions of participants here; whether something is still on its way.
-    fn end_sessions(&self, of: &LoopHandle<Role>) -> bool {
-        let mut busy = false;
-        for (node, _) in self.own() {
-            let (to, from) = sync_channel(1);
-            let asked = of.call(node, move |role: &mut Role, now, out| {
-                let left = role.with_edge(out, |edge, out| {
-                    let gateway = edge.gateway_mut();
-                    for session in gateway.logged_on() {
-                        gateway.disconnect(now, session.account, out);
-                    }
-                    edge.end_subscriptions(now, out);
-                    let gateway = edge.gateway();
-                    gateway.connections() > 0 || gateway.requests_waiting() != (0, 0)
-                });
-                let _ = to.try_send(left.unwrap_or(false));
-            });
-            busy |= asked.is_ok() && from.recv_timeout(ANSWER).unwrap_or(true);
-        }
-        busy
-    }
 }
 
 /// Binds a UDP port of a machine.
@@ -591,7 +471,11 @@ pub fn bind(file: &ClusterFile, node: &NodeEntry, port: Port) -> Result<UdpSocke
     sockets::udp(at).map_err(|error| Failure::Run(format!("UDP {at} ({port:?}): {error}")))
 }
 
-fn listen(file: &ClusterFile, node: &NodeEntry, port: Port) -> Result<TcpListener, Failure> {
+pub(super) fn listen(
+    file: &ClusterFile,
+    node: &NodeEntry,
+    port: Port,
+) -> Result<TcpListener, Failure> {
     let at = file.bound(node, port);
     sockets::listener(at).map_err(|error| Failure::Run(format!("TCP {at} ({port:?}): {error}")))
 }
@@ -614,60 +498,22 @@ pub fn edge_ends(
         doors: [door(Port::Ouch)?, door(Port::Fix)?, door(Port::Subscriptions)?],
         tls,
         terms: subscriptions::terms(file, config, node)?,
+        shards: Vec::new(),
         subscribers: node.subscribers.iter().map(|to| net::peer_addr(*to)).collect(),
         ring: ring.transpose()?,
     })
 }
 
-/// What a node is told when it is let in.
-struct Welcome {
-    leader: u8,
-    term: u64,
-    claims: String,
-    keys: Keys,
-}
-
-impl Welcome {
-    fn take(&self, endpoint: &LeaderEndpoint) {
-        // The first one is known already, and perhaps a later one.
-        let _ = endpoint.take(self.term, usize::from(self.leader).saturating_sub(1));
-    }
-}
-
-/// Waits until the group lets the node in, with a word now and then; `None` when it ends before.
-fn wait_for_welcome(
-    messages: &Receiver<FromRoot>,
-    stop: &AtomicBool,
-    waiting: impl Fn(),
-) -> Option<Welcome> {
-    let mut reminded = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
-        match messages.recv_timeout(LOOK_EVERY) {
-            Ok(FromRoot::Welcome { leader, term, claims, keys, .. }) => {
-                return Some(Welcome { leader, term, claims, keys });
-            }
-            Ok(_) => {}
-            Err(RecvTimeoutError::Timeout) if reminded.elapsed() > REMIND_EVERY => {
-                reminded = Instant::now();
-                waiting();
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return None,
-        }
-    }
-    None
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn panicked() -> Failure {
+pub(super) fn panicked() -> Failure {
     Failure::Run("a thread of the node panicked".to_string())
 }
 
 /// How nodes are.
-fn observe<'a>(
+pub(super) fn observe<'a>(
     roles: impl Iterator<Item = &'a Role>,
     clock: &ClockHandle,
     key_epoch: u32,

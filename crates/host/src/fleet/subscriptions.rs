@@ -41,7 +41,9 @@ pub fn terms(
         Ok::<_, Failure>(places.collect::<Result<Vec<_>, _>>()?.concat())
     };
     let snapshots = snapshots.into_iter().take(SERVERS_MAX).collect();
-    let roots = file.replicated().map(|(_, node)| node).collect();
+    // Each answers for the streams of its own shard.
+    let mut roots: Vec<_> = file.nodes.iter().filter(|node| node.keeps_log()).collect();
+    roots.sort_by_key(|node| (!node.is(NodeRole::Root), !node.is(NodeRole::Learner)));
     let mut from_for_groups = Vec::new();
     for group in &own.groups {
         let ip = segment(file, own, group.is_ipv6())?;

@@ -3,7 +3,8 @@
 //!
 //! Records of [`RECORD`] bytes, little-endian: point u8 (0 published, 1 arrived, 2 released, 3
 //! released late, 4 released blocked), a zero byte, node u16, four zero bytes, message id u64, time u64
-//! (ns on the clock of the machine), value u64 (see [`TracePoint`]).
+//! (ns on the clock of the machine), value u64 (see [`TracePoint`]). The id of a message of another shard
+//! than the first has that one's number in it ([`split`]).
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use exchange::Role;
 use net::{Loop, TraceReceiver, trace_channel};
-use types::{Nanos, NodeId, Trace, TracePoint};
+use types::{Nanos, NodeId, ShardId, TRACE_ID_BITS, TRACE_SHARD_SHIFT, Trace, TracePoint};
 
 use super::messages::{OBSERVED_MAX, Observed};
 use super::node::NodeOptions;
@@ -56,12 +57,15 @@ impl Sampled {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, batch: &[Trace]) {
-        let sampled = batch.iter().filter(|trace| trace.id.is_multiple_of(self.every));
+    /// Takes those of a shard.
+    fn add(&self, batch: &[Trace], shard: ShardId) {
+        let own = batch.iter().map(|trace| (split(trace.id), trace));
+        let own = own.filter(|((of, _), _)| *of == shard);
+        let sampled = own.filter(|((_, id), _)| id.is_multiple_of(self.every));
         let mut waiting = self.waiting();
-        for trace in sampled {
+        for ((_, id), trace) in sampled {
             match waiting.seen.len() < WAITING_MAX {
-                true => waiting.seen.push(Observation::of(trace)),
+                true => waiting.seen.push(Observation::of(&Trace { id, ..*trace })),
                 false => waiting.lost += 1,
             }
         }
@@ -77,10 +81,20 @@ impl Sampled {
     }
 }
 
+const SHARD_SHIFT: u32 = TRACE_ID_BITS + TRACE_SHARD_SHIFT;
+
+/// The shard that a message is of, and its id there.
+pub fn split(id: u64) -> (ShardId, u64) {
+    (ShardId((id >> SHARD_SHIFT) as u16), id & ((1 << SHARD_SHIFT) - 1))
+}
+
 /// Where the traces of a loop go.
 pub struct Traces {
     from: TraceReceiver,
-    sampled: Arc<Sampled>,
+    /// Of nodes that don't say it: the shard that they are of.
+    shard: ShardId,
+    /// By shard.
+    sampled: Arc<[Sampled]>,
     file: Option<BufWriter<File>>,
 }
 
@@ -92,10 +106,10 @@ impl Traces {
     /// When the file can't be made that the options want.
     pub fn open(
         options: &NodeOptions,
-        sampled: &Arc<Sampled>,
+        (sampled, shard): (&Arc<[Sampled]>, ShardId),
         of: &mut Loop<Role>,
     ) -> Result<Option<Traces>, Failure> {
-        if !options.traces && sampled.every == 0 {
+        if !options.traces && sampled.iter().all(|of| of.every == 0) {
             return Ok(None);
         }
         let path = options.dir.join(FILE);
@@ -104,7 +118,7 @@ impl Traces {
         let file = file.map(|file| BufWriter::with_capacity(1 << 20, file));
         let (sender, from) = trace_channel(TRACE_BATCHES, TRACE_BATCH);
         of.send_traces(sender);
-        Ok(Some(Traces { from, sampled: Arc::clone(sampled), file }))
+        Ok(Some(Traces { from, shard, sampled: Arc::clone(sampled), file }))
     }
 
     /// Passes on what comes until the loop has ended.
@@ -116,13 +130,20 @@ impl Traces {
         let (mut runs, mut outcome) = (true, Ok(()));
         while runs && outcome.is_ok() {
             std::thread::sleep(LOOK_EVERY);
-            let Traces { from, sampled, file } = &mut self;
+            let Traces { from, shard, sampled, file } = &mut self;
+            let mut told = Vec::new();
             runs = from.drain(|batch| {
-                if sampled.every > 0 {
-                    sampled.add(batch);
-                }
+                told.clear();
+                told.extend(batch.iter().map(|trace| match split(trace.id) {
+                    (ShardId(0), id) => {
+                        Trace { id: id | u64::from(shard.0) << SHARD_SHIFT, ..*trace }
+                    }
+                    _ => *trace,
+                }));
+                let all = sampled.iter().zip((0..).map(ShardId));
+                all.filter(|(of, _)| of.every > 0).for_each(|(of, shard)| of.add(&told, shard));
                 let Some(to) = file else { return };
-                for trace in batch {
+                for trace in &told {
                     if outcome.is_ok() {
                         outcome = to.write_all(&encode(trace));
                     }
@@ -183,7 +204,10 @@ mod tests {
         let sampled = Sampled::new(4);
         assert_eq!(sampled.take(), None);
         let all: Vec<Trace> = (0..4 * (WAITING_MAX as u64 + 10)).map(trace).collect();
-        sampled.add(&all);
+        // Those of another shard are not its own.
+        sampled.add(&all, ShardId(1));
+        assert_eq!(sampled.take(), None);
+        sampled.add(&all, ShardId(0));
         let first = sampled.take().expect("observations");
         assert_eq!((first.seen.len(), first.lost), (OBSERVED_MAX, 10));
         assert_eq!(first.seen[1], Observation(1, 3, 4, 4));

@@ -5,6 +5,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use net::LeaderEndpoint;
@@ -66,13 +67,42 @@ pub fn tell(
 
 /// Sends what is for the root where claims say that it is.
 pub fn hear(socket: &UdpSocket, key: &Key, leader: &LeaderEndpoint, stop: &AtomicBool) {
-    let _ = socket.set_read_timeout(Some(PATIENCE));
-    let mut bytes = [0; 64];
-    while !stop.load(Ordering::Relaxed) {
-        let Ok(len) = socket.recv(&mut bytes) else { continue };
-        if let Some((term, place)) = decode(key, bytes.get(..len).unwrap_or(&[])) {
-            // One that is no newer changes nothing.
-            let _ = leader.take(term, place);
+    let groups = Groups::default();
+    groups.add(key.clone(), leader.clone());
+    groups.hear(socket, stop);
+}
+
+/// Groups of roots whose claims a machine hears at one socket, each under a key of its own: those of a
+/// venue's shards.
+#[derive(Default)]
+pub struct Groups(Mutex<Vec<(Key, LeaderEndpoint)>>);
+
+impl Groups {
+    fn all(&self) -> MutexGuard<'_, Vec<(Key, LeaderEndpoint)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on claims under this key say where the endpoint is.
+    pub fn add(&self, key: Key, leader: LeaderEndpoint) {
+        self.all().push((key, leader));
+    }
+
+    /// Takes a claim; which changes nothing when it is nobody's, or not a newer one.
+    fn take(&self, bytes: &[u8]) {
+        for (key, leader) in self.all().iter() {
+            if let Some((term, place)) = decode(key, bytes) {
+                let _ = leader.take(term, place);
+            }
+        }
+    }
+
+    /// Hears claims until `stop`.
+    pub fn hear(&self, socket: &UdpSocket, stop: &AtomicBool) {
+        let _ = socket.set_read_timeout(Some(PATIENCE));
+        let mut bytes = [0; 64];
+        while !stop.load(Ordering::Relaxed) {
+            let Ok(len) = socket.recv(&mut bytes) else { continue };
+            self.take(bytes.get(..len).unwrap_or(&[]));
         }
     }
 }
@@ -83,6 +113,22 @@ mod tests {
 
     use super::*;
     use crate::replica::cluster::tests::cluster;
+
+    #[test]
+    fn a_claim_moves_the_endpoints_of_its_own_group_alone() {
+        let keys = [&b"claims"[..], b"others"].map(|of| cluster(3).key(of).expect("a key"));
+        let places = [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let endpoint = || LeaderEndpoint::new(types::NodeId(0), &places).expect("places");
+        let (groups, ends) = (Groups::default(), [endpoint(), endpoint(), endpoint()]);
+        // Two endpoints of the first group: its overlay, and its root to other shards' roots.
+        for (key, end) in [0, 0, 1].into_iter().zip(&ends) {
+            groups.add(keys[key].clone(), end.clone());
+        }
+        groups.take(&encode(&keys[0], 7, 2));
+        groups.take(&encode(&keys[1], 3, 1));
+        groups.take(&encode(&cluster(3).key(b"nobody").expect("a key"), 9, 0));
+        assert_eq!(ends.map(|end| end.held()), [(7, 2), (7, 2), (3, 1)]);
+    }
 
     proptest! {
         #[test]

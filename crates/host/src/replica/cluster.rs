@@ -72,7 +72,7 @@ impl Cluster {
         let claims = file.nodes.iter().map(|node| file.known(own, node, Port::Claims));
         let authority = crate::tls::read(&file.authority_path().display().to_string())?;
         Ok(Cluster {
-            group: file.id,
+            group: file.group(),
             session: file.session.clone(),
             midnight_ns: file.midnight_ns,
             secret,

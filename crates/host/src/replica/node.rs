@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use exchange::{ExchangeConfig, Member, Role};
 use journal::{Folder, Journal, JournalError};
-use net::{Clock, Loop, LoopConfig, LoopHandle, WaitStrategy};
+use net::{Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy};
 use probe::Key;
 use replication::{Action, ReplicaId, Waits};
 use serde::{Deserialize, Serialize};
@@ -229,6 +229,9 @@ pub struct Sockets {
     pub feed: UdpSocket,
     /// Where other replicas connect.
     pub link: TcpListener,
+    /// Of a venue of several shards: where it speaks with the roots of the others, and where these are,
+    /// each under the number of its shard.
+    pub shards: Option<(UdpSocket, Directory)>,
 }
 
 impl Sockets {
@@ -241,6 +244,7 @@ impl Sockets {
             overlay: UdpSocket::bind(place.overlay).map_err(io)?,
             feed: UdpSocket::bind(place.feed).map_err(io)?,
             link: TcpListener::bind(place.link).map_err(io)?,
+            shards: None,
         })
     }
 
@@ -311,7 +315,7 @@ impl Host {
     /// # Errors
     /// A journal of another exchange or a damaged one.
     pub fn with(
-        Sockets { overlay, feed, link }: Sockets,
+        Sockets { overlay, feed, link, shards }: Sockets,
         (config, cluster): (&Config, &Cluster),
         (id, dir): (u8, &Path),
         clock: Clock,
@@ -370,9 +374,13 @@ impl Host {
             wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
             ..LoopConfig::default()
         };
-        let directory = Arc::new(cluster.directory()?);
-        let mut of = Loop::new(clock, directory, habits).map_err(io)?;
-        let channels = vec![(Channel::OVERLAY, overlay), (Channel::FEED, feed)];
+        let mut directory = cluster.directory()?;
+        let mut channels = vec![(Channel::OVERLAY, overlay), (Channel::FEED, feed)];
+        if let Some((socket, others)) = shards {
+            directory = directory.with_channel(Channel::SHARDS, others);
+            channels.push((Channel::SHARDS, socket));
+        }
+        let mut of = Loop::new(clock, Arc::new(directory), habits).map_err(io)?;
         of.add_node(ExchangeConfig::ROOT, Role::Member(Box::new(member)), channels, None)
             .map_err(io)?;
         of.after_each_call(move |role| {

@@ -175,7 +175,7 @@ impl Server {
             let asks: String = ask.name.chars().take(32).collect();
             for_good(format!("the token is for {whose}, and it calls itself {asks:?}"))
         })?;
-        if file.replica(number).is_some() {
+        if node.keeps_log() {
             return Err(for_good(NO_ROOTS));
         }
         let issuer = issuing.issuer.as_ref().ok_or_else(|| for_good(NO_ISSUER))?;
@@ -257,8 +257,9 @@ impl Server {
         digest: &str,
         valid_s: u64,
     ) -> Result<FromRoot, (String, bool)> {
-        let (number, _) = self.venue.file.node(name).map_err(|why| for_good(why.to_string()))?;
-        if self.venue.file.replica(number).is_some() {
+        let node = self.venue.file.node(name).map_err(|why| for_good(why.to_string()))?;
+        let (number, node) = node;
+        if node.keeps_log() {
             return Err(for_good(format!("{name}: {NO_ROOTS}")));
         }
         let issuing = self.joins.issuing.as_ref().and_then(|issuing| issuing.issuer.as_ref());

@@ -134,6 +134,11 @@ impl Server {
         for (number, node) in (1u16..).zip(&self.venue.file.nodes) {
             let known = standing.nodes.get(number.into());
             let one = heard.get(&number);
+            // Those that have nothing of this shard keep no connection to its roots.
+            let is_first = self.venue.file.shard() == types::ShardId(0);
+            if !is_first && !self.venue.file.concerns(number) {
+                continue;
+            }
             let is = match one {
                 _ if known.drained => "drained",
                 Some(one) if one.at.elapsed() > SILENT => "silent",

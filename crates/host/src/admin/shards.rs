@@ -1,0 +1,163 @@
+//! Operators' commands in a venue of several shards.
+//!
+//! What concerns one instrument goes to the shard that has it, everything else to all. A root carries out
+//! what is its own shard's at once. What is another's, or for all, the first shard's leader gives a
+//! number and passes on ([`Root::direct`]): each shard carries it out once, in the order of the numbers, also
+//! one that is away now and comes back.
+
+use std::time::Instant;
+
+use exchange::Root;
+use serde_json::{Value, json};
+use types::{ClockReading, Command, CommandKind, ShardId};
+
+use super::act::{Exchange, LOOK_EVERY, WAIT};
+use super::protocol::Reply;
+use crate::config::Config;
+
+/// Bits of a match number behind which its shard stands.
+const MATCH_SHARD_SHIFT: u32 = 48;
+
+/// The shard that a command is for; `None`: all.
+pub(super) fn target(config: &Config, command: &Command) -> Option<ShardId> {
+    match command.kind {
+        CommandKind::BustTrade | CommandKind::CorrectTrade => {
+            Some(ShardId((command.qty.0 >> MATCH_SHARD_SHIFT) as u16))
+        }
+        _ => {
+            let place = usize::from(command.instrument.0).checked_sub(1)?;
+            Some(config.shard_place().shard_of(place))
+        }
+    }
+}
+
+/// How far each shard has come with the commands for all, and when the others were heard of.
+struct Seen {
+    carried_out: Vec<Option<u32>>,
+    heard_ns: Vec<Option<u64>>,
+}
+
+fn seen(root: &Root, now: ClockReading, shards: u16) -> Seen {
+    let own = root.engine().config().shard;
+    let of = |shard: ShardId| match shard == own {
+        true => Some((root.engine().directive(), now.now)),
+        false => root.heard_of(shard).map(|(at, carried_out)| (carried_out, at)),
+    };
+    let all: Vec<_> = (0..shards).map(ShardId).map(of).collect();
+    Seen {
+        carried_out: all.iter().map(|one| one.map(|(number, _)| number)).collect(),
+        heard_ns: all.iter().map(|one| one.map(|(_, at)| now.now.since(at))).collect(),
+    }
+}
+
+impl Exchange {
+    /// Gives commands to the shards that they are for, from the first shard's leader.
+    pub(super) fn give_shards(&self, commands: Vec<Command>) -> Result<Reply, String> {
+        let (config, shards) = (&self.config, self.config.shards.count());
+        let own = ShardId(config.of_shard);
+        let foreign = commands.iter().map(|command| target(config, command));
+        if let Some(of) = foreign.clone().find(|of| *of != Some(own)).filter(|_| own != ShardId(0))
+        {
+            let first = config.shards.name(ShardId(0));
+            return Err(match of {
+                Some(of) => format!(
+                    "that is shard {}'s, and this is {}'s root: ask the root that leads {} or {first}",
+                    config.shards.name(of),
+                    config.shards.name(own),
+                    config.shards.name(of)
+                ),
+                None => format!(
+                    "commands for all shards get their numbers from the first: ask the root that leads {first}"
+                ),
+            });
+        }
+        if let Some(of) = foreign.flatten().find(|of| of.0 >= shards) {
+            return Err(format!("there is no shard {}: {shards} in all", of.0 + 1));
+        }
+        let given = self.on_root(move |root, now, out| {
+            let mut last = 0;
+            for command in commands {
+                last = root.direct(now, command, out).map_err(|why| why.to_string())?;
+            }
+            Ok::<u32, String>(last)
+        })?;
+        let number = given?;
+        let until = Instant::now() + WAIT;
+        let done = loop {
+            let seen = self.on_root(move |root, now, _| seen(root, now, shards))?;
+            let has = |of: &Option<u32>| of.is_some_and(|of| of >= number);
+            let done: Vec<bool> = seen.carried_out.iter().map(has).collect();
+            if done.iter().all(|done| *done) || Instant::now() >= until {
+                break done;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        };
+        let names = |wanted: bool| -> Vec<String> {
+            let of = (0..).map(ShardId).zip(&done).filter(|(_, done)| **done == wanted);
+            of.map(|(shard, _)| config.shards.name(shard)).collect()
+        };
+        let (have, lack) = (names(true), names(false));
+        let mut text = format!("command {number} for all shards: done in {}", have.join(", "));
+        if !lack.is_empty() {
+            text += &format!(
+                "; not yet in {}, which carries it out when it is there again",
+                lack.join(", ")
+            );
+        }
+        Ok(Reply::done(text, json!({ "directive": number, "done": have, "waits": lack })))
+    }
+
+    /// The shards as this one's root knows them: lines, and a document.
+    pub(super) fn shards_seen(&self) -> Result<(Vec<String>, Value), String> {
+        let (config, shards) = (&self.config, self.config.shards.count());
+        if shards == 1 {
+            return Ok((Vec::new(), Value::Null));
+        }
+        let seen = self.on_root(move |root, now, _| seen(root, now, shards))?;
+        let (mut lines, mut rows) = (Vec::new(), Vec::new());
+        for (at, entry) in config.shards.0.iter().enumerate() {
+            let is = match (at == usize::from(config.of_shard), seen.heard_ns[at]) {
+                (true, _) => "this one".to_string(),
+                (false, Some(ns)) => format!("heard of {} ms ago", ns / 1_000_000),
+                (false, None) => "not heard of".to_string(),
+            };
+            let carried_out = seen.carried_out[at];
+            let known = carried_out.map_or_else(|| "?".to_string(), |number| number.to_string());
+            lines.push(format!(
+                "shard {}: {}; {is}, {known} commands for all carried out",
+                entry.name,
+                entry.symbols.join(" ")
+            ));
+            rows.push(json!({
+                "shard": entry.name, "symbols": entry.symbols, "directives": carried_out,
+                "heard_ns_ago": seen.heard_ns[at], "own": at == usize::from(config.of_shard),
+            }));
+        }
+        Ok((lines, Value::Array(rows)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{InstrumentId, Qty};
+
+    use super::*;
+    use crate::config::Shards;
+
+    #[test]
+    fn what_is_of_one_instrument_or_trade_is_its_shards_and_all_else_everybodys() {
+        let mut config = Config::default();
+        config.shards = Shards::spread(2, &config);
+        let of = |kind, instrument: u16, qty: u64| {
+            let instrument = InstrumentId(instrument);
+            target(&config, &Command { instrument, qty: Qty(qty), ..Command::new(kind) })
+        };
+        assert_eq!(of(CommandKind::SetPhase, 1, 0), Some(ShardId(0)));
+        assert_eq!(of(CommandKind::SetPhase, 2, 0), Some(ShardId(1)));
+        assert_eq!(of(CommandKind::MassCancel, 2, 0), Some(ShardId(1)));
+        assert_eq!(of(CommandKind::MassCancel, 0, 0), None);
+        assert_eq!(of(CommandKind::Kill, 0, 0), None);
+        assert_eq!(of(CommandKind::BustTrade, 0, (1 << 48) + 7), Some(ShardId(1)));
+        assert_eq!(of(CommandKind::BustTrade, 0, 7), Some(ShardId(0)));
+    }
+}
