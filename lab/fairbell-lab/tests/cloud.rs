@@ -191,3 +191,27 @@ fn clocks_that_nobody_keeps_break_their_bound() {
     assert_eq!(document["clock_bound_held"], false, "{document}");
     assert!(code == 1 && said.contains("UNFAIR"), "{said}");
 }
+
+#[test]
+fn shards_whose_roots_die_lose_nothing() {
+    let args = ["--roots", "1", "--times", "1", "--window", "3s", "--rate", "200", "--seed", "3"];
+    let args = [&["cloud", "shards", "--json"][..], &args].concat();
+    let Some((document, _, said)) = document("shards", &args) else { return };
+    let shards = document["shards"].as_array().expect("shards");
+    assert_eq!(shards.len(), 2, "{document}");
+    for shard in shards {
+        let of = |key: &str| shard[key].as_u64().expect("a number");
+        assert!(of("requests_sent") > 500 && of("kills") == 1, "{shard}");
+        assert_eq!(of("requests_sent"), of("requests_answered"), "{shard}");
+        assert_eq!((of("requests_lost"), of("answered_twice")), (0, 0), "{shard}");
+        assert!(shard["books_equal"] == true && of("books_compared") > 3, "{shard}");
+        assert_eq!(shard["told"], shard["logged"], "{shard}");
+        // Control: whose root was away for a second had no answers meanwhile.
+        let own = shard["own_killed"]["killed_all_p99_ns"].as_u64().expect("a number");
+        assert!(own > 500_000_000, "{shard}");
+    }
+    // Whether the others' answers took longer two windows don't say, on cores that all share.
+    for found in ["lost", "twice", "told", "books", "run"] {
+        assert!(!said.contains(&format!(": {found}: ")), "{found}: {said}");
+    }
+}

@@ -223,6 +223,7 @@ fn one(args: &DrillArgs, network: &Network, kind: Kind) -> Result<Row, Failure> 
     let own = std::env::current_exe().map_err(io)?;
     let plan = Plan {
         venue: venue(&shape, "huygens", true),
+        shards: 1,
         roots: ZONES,
         offset_us: WRONG.0,
         drift_ppb: WRONG.1,

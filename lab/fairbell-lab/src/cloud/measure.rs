@@ -16,7 +16,7 @@ use host::replica::node::DiskInputs;
 use net::Clock;
 use serde::Serialize;
 use telemetry::{Delivery, DeliveryLedger, LedgerConfig};
-use types::{ClockReading, FeedSeq, Input, Nanos, Trace, TracePoint};
+use types::{ClockReading, FeedSeq, Input, Nanos, ShardId, Trace, TracePoint};
 
 use super::site::{Sample, Site};
 use crate::drill::Told;
@@ -311,9 +311,22 @@ pub fn log(
     listeners: &[Role],
     without: Option<u64>,
 ) -> Result<Log, Failure> {
-    let exchange = site.exchange()?;
+    log_of(site, (ShardId(0), place), listeners, without)
+}
+
+/// The same of a shard's root.
+///
+/// # Errors
+/// As [`log`].
+pub fn log_of(
+    site: &Site<'_>,
+    (shard, place): (ShardId, usize),
+    listeners: &[Role],
+    without: Option<u64>,
+) -> Result<Log, Failure> {
+    let exchange = site.exchange()?.of_shard(shard);
     let journal = site.folder(place).join("journal");
-    let group = site.file.id;
+    let group = site.file.of_shard(shard).group();
     let trees = exchange.trees().map_err(|error| Failure::Run(error.to_string()))?;
     let root = Root::new(&exchange, &trees).map_err(|error| Failure::Run(error.to_string()));
     let mut root = root?;
@@ -325,7 +338,11 @@ pub fn log(
         Box::new(all.filter(move |input| without != Some(input.seq.0)))
     };
     let channels = listeners.iter().filter_map(Role::as_listener).map(|one| one.channels());
-    let channels: Vec<&[Listener]> = channels.collect();
+    // Those of the shard, among those of all in their order.
+    let streams = usize::from(exchange.options.streams());
+    let own = usize::from(shard.0) * streams;
+    let channels: Vec<&[Listener]> =
+        channels.filter_map(|all| all.get(own..own + streams)).collect();
     let gaps = channels.iter().zip(1..).flat_map(|(streams, number)| {
         let ends = root.router().next().iter();
         streams.iter().zip(ends).filter_map(move |(listener, end)| {

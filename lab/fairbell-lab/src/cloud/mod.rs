@@ -13,6 +13,7 @@ mod measure;
 mod participants;
 mod plans;
 mod service;
+mod shards;
 mod site;
 
 use std::path::PathBuf;
@@ -138,6 +139,8 @@ pub enum What {
     Drill(DrillArgs),
     /// Trees planned while participants trade, with slow machines and without
     Plan(plans::PlanArgs),
+    /// Shards whose leaders die while participants trade on all of them
+    Shards(shards::ShardsArgs),
 }
 
 /// Quantiles of values in ns.
@@ -195,6 +198,7 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
     match &args.what {
         Some(What::Drill(drill)) => drill::run(drill),
         Some(What::Plan(plan)) => plans::run(plan),
+        Some(What::Shards(shards)) => shards::run(shards),
         None => run_one(args),
     }
 }
@@ -356,6 +360,7 @@ fn play(
         disks: faults.iter().any(Fault::needs_disks),
         snapshots: true,
         programs: [args.from.clone().unwrap_or_else(|| own.clone()), own],
+        shards: 1,
         roots: args.roots as usize,
         offset_us: args.offset_us,
         drift_ppb: args.drift_ppb,

@@ -54,6 +54,27 @@ impl Drop for Participants {
     }
 }
 
+/// Who trades what.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// Symbol of the instrument.
+    pub symbol: String,
+    /// Around which price, in ticks.
+    pub middle_ticks: i64,
+    /// Numbers of the participants, of `1..=COUNT`.
+    pub numbers: Vec<u32>,
+}
+
+impl Default for Flow {
+    fn default() -> Flow {
+        Flow {
+            symbol: SYMBOL.to_string(),
+            middle_ticks: MIDDLE_TICKS,
+            numbers: (1..=COUNT).collect(),
+        }
+    }
+}
+
 impl Participants {
     /// Begins to trade: so many requests per second for so long, all together.
     ///
@@ -61,7 +82,20 @@ impl Participants {
     /// The system's.
     pub fn start(
         site: &Site<'_>,
-        (rate, seed): (u64, u64),
+        rate: (u64, u64),
+        time: Duration,
+        tamper: Tamper,
+    ) -> Result<Participants, Failure> {
+        Participants::start_flow(site, (&Flow::default(), rate), time, tamper)
+    }
+
+    /// The same of some participants and an instrument.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start_flow(
+        site: &Site<'_>,
+        (flow, (rate, seed)): (&Flow, (u64, u64)),
         time: Duration,
         tamper: Tamper,
     ) -> Result<Participants, Failure> {
@@ -69,7 +103,8 @@ impl Participants {
         for place in site.places(NodeRole::Edge) {
             gateways.push(peer_addr(site.file.at(&site.file.nodes[place], Port::Ouch)?));
         }
-        let load = Load::new(config(&site.config.instruments(), gateways, (rate, seed), time)?);
+        let load =
+            Load::new(config(&site.config.instruments(), gateways, (flow, rate, seed), time)?);
         let mut load = load.map_err(|error| Failure::Run(error.to_string()))?;
         load.watch();
         let clock = Clock::start(0);
@@ -145,22 +180,22 @@ impl Participants {
 fn config(
     instruments: &[Instrument],
     gateways: Vec<types::Peer>,
-    (rate, seed): (u64, u64),
+    (flow, rate, seed): (&Flow, u64, u64),
     time: Duration,
 ) -> Result<LoadConfig, Failure> {
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let known = instruments.iter().find(|known| known.symbol.as_str() == SYMBOL);
-    let instrument =
-        *known.ok_or_else(|| Failure::Run(format!("the venue has no instrument {SYMBOL}")))?;
+    let known = instruments.iter().find(|known| known.symbol.as_str() == flow.symbol);
+    let none = || Failure::Run(format!("the venue has no instrument {}", flow.symbol));
+    let instrument = *known.ok_or_else(none)?;
     let login = |number: u32| Login {
         protocol: Protocol::Ouch,
         username: format!("FLOW0{number}"),
         password: "flow".to_string(),
     };
     Ok(LoadConfig {
-        logins: (1..=COUNT).map(login).collect(),
+        logins: flow.numbers.iter().copied().map(login).collect(),
         gateways,
-        middle: types::Price(MIDDLE_TICKS * instrument.tick.0),
+        middle: types::Price(flow.middle_ticks * instrument.tick.0),
         instrument,
         rate,
         duration_ns: ns(time),

@@ -179,6 +179,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         // On busy cores a straggler may be silent for a second, and then no plan is needed to replace it.
         venue: venue(&shape, "huygens", true)
             .replace("replace_after_ms = 1000", "replace_after_ms = 0"),
+        shards: 1,
         roots: args.roots as usize,
         offset_us: 10_000,
         drift_ppb: 50_000,

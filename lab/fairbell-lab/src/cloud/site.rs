@@ -14,16 +14,17 @@ use emulator::{Disk, Network};
 use exchange::{ExchangeConfig, Role};
 use net::{Clock, Directory, Loop, LoopConfig, WaitStrategy};
 use rustix::process::{Pid, Signal, kill_process};
-use types::{Channel, NodeId, SplitMix64};
+use types::{Channel, NodeId, ShardId, SplitMix64};
 
 use host::clock_agent::Wrong;
-use host::config::Config;
+use host::config::{Config, ShardEntry, Shards};
 use host::deployment;
 use host::failure::{Failure, on};
 use host::fleet::client::Identity;
 use host::fleet::credentials::{self, Credentials, DAYS, OPERATOR};
 use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, Port, settled};
 use host::fleet::messages::{Health, Operation};
+use host::fleet::shards::ShardNodes;
 use host::sockets::io;
 
 /// Where a listener waits for the feed of the edge beside it, UDP.
@@ -51,8 +52,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Plan {
     /// Settings of the venue, TOML.
     pub venue: String,
-    /// Replicas of the root.
+    /// Replicas of the root, of each shard.
     pub roots: usize,
+    /// Shards, which have the venue's instruments by turns, and all proxies and edges.
+    pub shards: u16,
     /// Largest offset of a free-running clock, us, and largest drift, ppb.
     pub offset_us: u64,
     /// See `offset_us`.
@@ -96,7 +99,8 @@ pub struct Site<'a> {
     /// By place: which of the programs it is started with.
     running: Mutex<Vec<usize>>,
     listeners: Option<Listeners>,
-    operator: Identity,
+    /// By shard.
+    operators: Vec<Identity>,
 }
 
 /// Figures of one node at one time.
@@ -135,7 +139,7 @@ impl<'a> Site<'a> {
         let edges = config.overlay.receivers as usize;
         let mut nodes = Vec::new();
         let roles = [
-            (NodeRole::Root, "root", plan.roots),
+            (NodeRole::Root, "root", plan.roots * usize::from(plan.shards)),
             (NodeRole::Proxy, "proxy", proxies),
             (NodeRole::Edge, "edge", edges),
             (NodeRole::Standby, "standby", config.overlay.standby as usize),
@@ -164,7 +168,10 @@ impl<'a> Site<'a> {
             return Err(Failure::Usage(format!("{nodes} hosts are needed, not {hosts}")));
         }
         let path = dir.join("cluster.toml");
-        let file = ClusterFile::new(&path, "box", Clock::start(0).now(), nodes)?;
+        let shards = shards(plan, &config);
+        let now = Clock::start(0).now();
+        let file = ClusterFile::with_shards(&path, "box", now, (nodes, shards))?;
+        let config = file.venue()?;
         let text = file.text()?;
         std::fs::write(&path, text).map_err(|error| on(&path, error))?;
         credentials::found(&file)?;
@@ -186,7 +193,8 @@ impl<'a> Site<'a> {
         });
         let wrong = wrong.collect();
         let own = Credentials::read(&file, &Credentials::folder(&file, OPERATOR), OPERATOR)?;
-        let operator = Identity::new(&file, &config, own, (OPERATOR, 0))?;
+        let operator = |of: ClusterFile| Identity::new(&of, &config, own.clone(), (OPERATOR, 0));
+        let operators = file.all_shards().map(operator).collect::<Result<_, _>>()?;
         let mut site = Site {
             network,
             config,
@@ -199,7 +207,7 @@ impl<'a> Site<'a> {
             programs: plan.programs.clone(),
             running: Mutex::new(vec![0; file.nodes.len()]),
             listeners: None,
-            operator,
+            operators,
             file,
         };
         if plan.disks {
@@ -384,10 +392,13 @@ impl<'a> Site<'a> {
     /// # Errors
     /// It is not.
     pub fn wait_for(&self, place: usize, patience: Duration) -> Result<(), Failure> {
-        let (since, root) = (Instant::now(), self.root_at(place));
+        let since = Instant::now();
+        // The shard whose log it keeps, and which of its roots it is, from 0.
+        let of = self.file.of_node(&self.file.nodes[place]);
+        let root = of.replica(place as u16 + 1).map(|replica| usize::from(replica) - 1);
         let mut last = "no root answers".to_string();
         while since.elapsed() < patience {
-            match self.standing() {
+            match self.standing_of(of.shard()) {
                 Ok(Standing { up, behind, is, .. }) => {
                     let lacks = root.map_or(0, |root| behind[root]);
                     if lacks <= BEHIND_MAX && up.iter().any(|sample| sample.place == place) {
@@ -410,17 +421,19 @@ impl<'a> Site<'a> {
         )))
     }
 
-    /// Which root, from 0, the node at a place is.
-    fn root_at(&self, place: usize) -> Option<usize> {
-        self.places(NodeRole::Root).iter().position(|root| *root == place)
+    /// Places of the roots of a shard, in the order of their numbers.
+    pub fn roots_of(&self, shard: ShardId) -> Vec<usize> {
+        let of = self.file.of_shard(shard);
+        of.of(NodeRole::Root).map(|(number, _)| usize::from(number) - 1).collect()
     }
 
     /// Listeners beside the edges, with the books they build.
     fn listen(&mut self) -> Result<(), Failure> {
         let exchange = self.exchange()?;
         let servers: Vec<_> = self
-            .places(NodeRole::Root)
-            .into_iter()
+            .file
+            .shard_ids()
+            .flat_map(|shard| self.roots_of(shard))
             .map(|place| {
                 self.file.at(&self.file.nodes[place], Port::Retransmission).map(net::peer_addr)
             })
@@ -495,7 +508,17 @@ impl<'a> Site<'a> {
         operation: &Operation,
         patience: Duration,
     ) -> Result<serde_json::Value, Failure> {
-        let done = self.participants().enter(|| self.operator.operate(operation, patience));
+        self.operate_shard((ShardId(0), operation), patience)
+    }
+
+    /// The same by the roots of a shard.
+    fn operate_shard(
+        &self,
+        (shard, operation): (ShardId, &Operation),
+        patience: Duration,
+    ) -> Result<serde_json::Value, Failure> {
+        let operator = &self.operators[usize::from(shard.0)];
+        let done = self.participants().enter(|| operator.operate(operation, patience));
         Ok(done.map_err(io)??.1)
     }
 
@@ -504,22 +527,39 @@ impl<'a> Site<'a> {
     /// # Errors
     /// No root answers.
     pub fn standing(&self) -> Result<Standing, Failure> {
-        let data = self.operate(&Operation::Status)?;
+        self.standing_of(ShardId(0))
+    }
+
+    /// How the nodes are that have something of a shard, as its roots say; of the first all nodes.
+    ///
+    /// # Errors
+    /// None of its roots answers.
+    pub fn standing_of(&self, shard: ShardId) -> Result<Standing, Failure> {
+        let data = self.operate_shard((shard, &Operation::Status), PATIENCE)?;
         let list = |of: &serde_json::Value| of.as_array().cloned().unwrap_or_default();
-        let sample = |(place, row): (usize, serde_json::Value)| {
-            let up = row["is"] == "up";
+        let place = |row: &serde_json::Value| {
+            let name = row["node"].as_str().unwrap_or_default();
+            self.file.nodes.iter().position(|node| node.name == name)
+        };
+        let sample = |row: serde_json::Value| {
+            let (place, up) = (place(&row)?, row["is"] == "up");
             let health = serde_json::from_value(row["health"].clone()).ok()?;
             up.then_some(Sample { place, health })
         };
         let lacks = |of: &serde_json::Value| of.as_u64().unwrap_or(u64::MAX);
         let mut behind: Vec<u64> = list(&data["behind"]).iter().map(lacks).collect();
         // An older program does not say.
-        behind.resize(self.places(NodeRole::Root).len(), 0);
-        let is = list(&data["nodes"]);
+        behind.resize(self.roots_of(shard).len(), 0);
+        let mut is = vec![String::new(); self.file.nodes.len()];
+        for row in list(&data["nodes"]) {
+            if let Some(place) = place(&row) {
+                is[place] = row["is"].as_str().unwrap_or_default().to_string();
+            }
+        }
         Ok(Standing {
-            is: is.iter().map(|row| row["is"].as_str().unwrap_or_default().to_string()).collect(),
+            is,
             leader: usize::try_from(data["leader"].as_u64().unwrap_or(0)).unwrap_or(0),
-            up: list(&data["nodes"]).into_iter().enumerate().filter_map(sample).collect(),
+            up: list(&data["nodes"]).into_iter().filter_map(sample).collect(),
             behind,
         })
     }
@@ -529,8 +569,16 @@ impl<'a> Site<'a> {
     /// # Errors
     /// No root answers.
     pub fn leader(&self) -> Result<usize, Failure> {
-        let leader = self.standing()?.leader.checked_sub(1);
-        let place = leader.and_then(|leader| self.places(NodeRole::Root).get(leader).copied());
+        self.leader_of(ShardId(0))
+    }
+
+    /// The same of a shard.
+    ///
+    /// # Errors
+    /// No root answers.
+    pub fn leader_of(&self, shard: ShardId) -> Result<usize, Failure> {
+        let leader = self.standing_of(shard)?.leader.checked_sub(1);
+        let place = leader.and_then(|leader| self.roots_of(shard).get(leader).copied());
         place.ok_or_else(|| Failure::Run("nobody leads".to_string()))
     }
 
@@ -547,13 +595,19 @@ impl<'a> Site<'a> {
 
     fn wait_up(&self) -> Result<(), Failure> {
         let since = Instant::now();
+        let all_of = |shard| {
+            let of = self.file.of_shard(shard);
+            let numbers = 1..=self.file.nodes.len() as u16;
+            numbers.filter(|number| shard == ShardId(0) || of.concerns(*number)).count()
+        };
+        let all: usize = self.file.shard_ids().map(all_of).sum();
         loop {
-            let up = self.standing().map_or(0, |standing| standing.up.len());
-            if up == self.file.nodes.len() {
+            let up = |shard| self.standing_of(shard).map_or(0, |standing| standing.up.len());
+            let up: usize = self.file.shard_ids().map(up).sum();
+            if up == all {
                 return Ok(());
             }
             if since.elapsed() > UP_MAX {
-                let all = self.file.nodes.len();
                 let dir = self.dir.display();
                 return Err(Failure::Run(format!("{up} of {all} nodes are up: see {dir}/*.log")));
             }
@@ -588,6 +642,21 @@ impl Drop for Site<'_> {
             stop.store(true, Ordering::Relaxed);
         }
     }
+}
+
+/// The shards of a plan: its roots in order, instruments by turns.
+fn shards(plan: &Plan, config: &Config) -> Vec<ShardNodes> {
+    if plan.shards == 1 {
+        return Vec::new();
+    }
+    let of = |(at, entry): (usize, ShardEntry)| ShardNodes {
+        name: entry.name,
+        symbols: entry.symbols,
+        roots: (1..=plan.roots).map(|root| format!("root-{}", at * plan.roots + root)).collect(),
+        proxies: None,
+        standby: None,
+    };
+    Shards::spread(plan.shards, config).0.into_iter().enumerate().map(of).collect()
 }
 
 /// Removes what is in a folder, and leaves the folder: it may be a mounted disk's.
