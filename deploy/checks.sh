@@ -62,12 +62,9 @@ syscalls() {
     local at=$work/traced pids=() node
     rm -rf "$at"
     mkdir -p "$at"
-    "$binary" cluster init --name lab --roots 1 --edges 1 --depth 1 --fanout 1 --standby 0 --out "$at/venue" >/dev/null
-    sed -i -e 's/^address = "root-1"/address = "127.0.77.1"\nbind = "127.0.77.1"/' \
-        -e 's/^address = "edge-1"/address = "127.0.77.2"\nbind = "127.0.77.2"/' "$at/venue/cluster.toml"
+    venue_of_one "$at/venue"
     # A clock that needs no probes: below strace each of them is late.
     sed -i 's/huygens/system/' "$at/venue/venue.toml"
-    "$binary" cluster issue --all --cluster "$at/venue/cluster.toml" >/dev/null
     chmod 755 "$at"
     for node in root-1 edge-1; do
         strace -f -qq -c -o "$at/$node.calls" "$binary" node --cluster "$at/venue/cluster.toml" --name "$node" \
@@ -133,6 +130,7 @@ bill["components"][0].pop("name")
 assert check.validate_str(json.dumps(bill)) is not None, "a component without a name passes"
 print(f"bill of materials: CycloneDX 1.5, {len(names)} components, valid")
 P
+    # It has no module, only the program.
     check-wheel-contents --ignore W004,W006,W007,W101,W102,W201,W202 "$work"/package/*.whl
     (cd "$work/package" && du -k fairbell* | awk '{ print $2 ": " $1 " KiB, the same bytes twice" }')
 }
@@ -154,7 +152,7 @@ check_image() {
     [[ $inside == "./usr/bin/fairbell " ]] || fail "programs in the image: $inside"
     run_inside up --once --sample /sample --out /tmp/out --quiet --json >"$at/report.json" 2>"$at/report.log" ||
         fail "up --once in the image: $(tail -3 "$at/report.log")"
-    jq -r '"fairbell up --once in the image: \(.orders | tostring)"' "$at/report.json" 2>/dev/null | cut -c1-300
+    jq -r '"up --once in the image: \(.verdict), \(.orders_sent) requests, \(.orders_lost) lost"' "$at/report.json"
     # Controls: no shell, and nobody but a number without rights.
     refuses run_program /bin/sh -c true
     run_inside --version
@@ -178,7 +176,7 @@ run_program() {
     jq --argjson words "$words" --arg sample "$PWD/.cache/ob-analytics-0.1.0" '
         .process.args = $words | .process.terminal = false | .process.noNewPrivileges = true | .root.readonly = true
         | .process.capabilities = {bounding: [], effective: [], permitted: [], inheritable: [], ambient: []}
-        | .process.rlimits = [{type: "RLIMIT_NOFILE", hard: 65536, soft: 65536}]
+        | .process.rlimits = [{type: "RLIMIT_NOFILE", hard: 16384, soft: 16384}]
         | .mounts += [{destination: "/tmp", type: "tmpfs", source: "tmpfs", options: ["mode=1777", "nosuid", "nodev"]},
                       {destination: "/sample", type: "bind", source: $sample, options: ["bind", "ro"]}]
         ' "$bundle/config.first.json" >"$bundle/config.json"
@@ -202,8 +200,10 @@ fresh_debian() {
 
 # Every file of a root folder with mode, owner and content, but for what the package manager writes about itself.
 traces() {
-    (cd "$1" && find . \( -path './var/log/*' -o -path './var/cache/*' -o -path './var/lib/dpkg/*' -o -path './etc/*-' \
-        -o -path './dev/*' \) -prune -o -printf '%p %M %u:%g ' \( -type f -exec sha256sum -b {} \; -o -printf '%l\n' \)) | sort
+    local left=(\( -path ./var/log -o -path ./var/cache -o -path ./var/lib/dpkg -o -path './etc/*-' -o -path ./dev -o -path ./proc
+        -o -path ./sys \) -prune -o)
+    (cd "$1" && find . "${left[@]}" -printf '%p %M %u:%g %l\n' | sort)
+    (cd "$1" && find . "${left[@]}" -type f -print0 | xargs -0 sha256sum | sort)
     # Names of the package in its lists.
     grep -rls fairbell "$1/var/lib/dpkg/info" "$1/var/lib/dpkg/status" || true
 }
@@ -249,10 +249,123 @@ check_wheel() {
     python3 -m venv "$work/wheel"
     "$work/wheel/bin/pip" install --quiet --disable-pip-version-check --no-index "$work"/package/*.whl
     "$work/wheel/bin/fairbell" --version
-    "$work/wheel/bin/pip" show fairbell | head -2
     # What the wheel says that it needs is what the loader finds here.
     "$work/wheel/bin/fairbell" cluster init --name wheel --edges 1 --depth 1 --fanout 1 --out "$work/wheel/venue" >/dev/null
     "$work/wheel/bin/pip" uninstall --quiet --yes fairbell
     [[ ! -e $work/wheel/bin/fairbell ]] || fail "pip leaves the program"
     rm -rf "$work/wheel"
+}
+
+check_ansible() {
+    [[ -d $work/package ]] || check_package
+    have_binary
+    debian shellcheck shellcheck
+    # The collection with the connection to a root folder is in the package `ansible`.
+    python 'ansible>=12,<14' 'ansible-lint>=25'
+    (cd deploy/ansible && ansible-lint --offline --nocolor --profile production) >"$work/lint.log" 2>&1 ||
+        fail "ansible-lint: $(cat "$work/lint.log")"
+    tail -1 "$work/lint.log"
+    local root=$work/managed deb
+    fresh_debian "$root"
+    deb=$(echo "$work"/package/*.deb)
+    venue_of_one "$work/venue"
+    traces "$root" >"$work/before"
+    cat >"$work/inventory.yml" <<I
+all:
+  children:
+    fairbell:
+      hosts:
+        root-1:
+          ansible_connection: community.general.chroot
+          ansible_host: $root
+          ansible_become: false
+          fairbell_package: $deb
+          fairbell_cluster_dir: $work/venue
+          fairbell_data_plane: [tc-clone, af_xdp, udp]
+          fairbell_ring_group: fairbell-feed
+          fairbell_isolated_cores: 2-3,6
+          fairbell_housekeeping_cores: 0-1
+          fairbell_interface: card0
+          fairbell_queues: 2
+          fairbell_receive_ring: 4096
+          fairbell_coalesce_us: 0
+          fairbell_busy_poll_us: 50
+          fairbell_max_cstate: 1
+          fairbell_huge_pages: 64
+          fairbell_clocksource: tsc
+          fairbell_clock: huygens
+          fairbell_ntp_servers: [169.254.169.123]
+          fairbell_phc: /dev/ptp0
+I
+    mkdir -p "$root/proc"
+    mount -t proc proc "$root/proc"
+    trap 'umount "$work/managed/proc" 2>/dev/null || true' EXIT
+    play site.yml
+    [[ $(recap changed) -gt 5 ]] || fail "the first run changed $(recap changed)"
+    echo "first run: $(recap changed) changes"
+    play site.yml
+    [[ $(recap changed) == 0 ]] || fail "the second run changed $(recap changed): $(grep -B9 '^changed' "$work/play.log")"
+    echo "second run: 0 changes"
+    # Controls: what somebody has changed is changed back; what contradicts itself is refused.
+    echo '# mine' >>"$root/etc/sysctl.d/61-fairbell.conf"
+    play site.yml
+    [[ $(recap changed) == 1 ]] || fail "a file that was changed by hand: $(recap changed) changes"
+    local wrong
+    for wrong in fairbell_clock=sundial 'fairbell_clock=phc fairbell_phc='; do
+        refuses env ANSIBLE_CONFIG=deploy/ansible/ansible.cfg ansible-playbook -i "$work/inventory.yml" \
+            deploy/ansible/site.yml -e "$wrong"
+        grep -q 'phc needs fairbell_phc' "$work/refused.log" || fail "$wrong is refused, but not for that"
+    done
+    shellcheck "$root/usr/local/sbin/fairbell-tune"
+    systemd-analyze verify --man=no --root="$root" fairbell-node@root-1.service fairbell-tune.service
+    umount "$root/proc"
+    tuned_and_back "$root"
+    mount -t proc proc "$root/proc"
+    play undo.yml
+    umount "$root/proc"
+    trap - EXIT
+    rm -rf "$root/etc/fairbell/keys/root-1" "$root"/etc/fairbell/*.{toml,pem} "$root/root/.ansible" "$root/var/lib/fairbell-tune"
+    chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg --purge fairbell >/dev/null 2>&1
+    traces "$root" >"$work/after"
+    diff "$work/before" "$work/after" || fail "undo leaves traces"
+    echo "undone and purged: $(wc -l <"$work/after") files as before"
+    rm -rf "$root"
+}
+
+# Keys and files of a venue of one root, whose names need no DNS.
+venue_of_one() {
+    rm -rf "$1"
+    "$binary" cluster init --name lab --roots 1 --edges 1 --depth 1 --fanout 1 --standby 0 --out "$1" >/dev/null
+    sed -i -e 's/^address = "root-1"/address = "127.0.77.1"\nbind = "127.0.77.1"/' \
+        -e 's/^address = "edge-1"/address = "127.0.77.2"\nbind = "127.0.77.2"/' "$1/cluster.toml"
+    "$binary" cluster issue --all --cluster "$1/cluster.toml" >/dev/null
+}
+
+play() {
+    ANSIBLE_NOCOLOR=1 ANSIBLE_CONFIG=deploy/ansible/ansible.cfg ansible-playbook -i "$work/inventory.yml" \
+        "deploy/ansible/$1" >"$work/play.log" 2>&1 || fail "ansible-playbook $1: $(tail -30 "$work/play.log")"
+}
+
+recap() {
+    sed -nE "/^PLAY RECAP/,\$ s/.* $1=([0-9]+).*/\1/p" "$work/play.log"
+}
+
+# The tuning script in a root folder whose /proc and /sys are plain files: it sets what it says, and puts it back.
+tuned_and_back() {
+    local root=$1 file
+    local files=(sys/devices/system/clocksource/clocksource0/current_clocksource sys/devices/system/cpu/cpu0/cpufreq/scaling_governor
+        proc/irq/24/smp_affinity_list sys/class/net/card0/queues/rx-0/rps_cpus)
+    for file in "${files[@]}"; do
+        mkdir -p "$root/$(dirname "$file")"
+        echo "as it was" >"$root/$file"
+    done
+    chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin /usr/local/sbin/fairbell-tune >/dev/null 2>&1
+    [[ $(cd "$root" && cat "${files[@]}" | tr '\n' ' ') == "tsc performance 0-1 0 " ]] ||
+        fail "the tuning script: $(cd "$root" && cat "${files[@]}")"
+    chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin /usr/local/sbin/fairbell-tune undo
+    for file in "${files[@]}"; do
+        [[ $(cat "$root/$file") == "as it was" ]] || fail "$file is not as it was"
+    done
+    rm -rf "$root"/{sys,proc}/*
+    echo "fairbell-tune: ${#files[@]} settings set, and put back"
 }
