@@ -11,7 +11,7 @@ CHECKED := cargo run --locked --package fairbell-lab --
 MEASURED := cargo run --locked --release --package fairbell-lab --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test tests format bench bench-book bench-peers bench-transports referee replay-check stress cloud drill soak mutate mutations coverage lint interop sim fix-acceptance setup sample
+.PHONY: help run test tests format bench bench-book bench-peers bench-transports referee replay-check package deploy-check stress cloud drill soak mutate mutations coverage lint interop sim fix-acceptance setup sample
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' \
@@ -53,6 +53,12 @@ bench-transports: setup ## gateway to engine over our transport, Redis lists and
 referee: setup ## the public matching benchmark, its harness folder in FAIRBELL_REFEREE_DIR
 	cargo build --locked --release --package book-capi
 	python3 scripts/referee.py $(ARGS)
+
+package: setup ## Debian package, tarball, image, wheel and bill of materials in target/package
+	scripts/package.py $(ARGS)
+
+deploy-check: setup ## packages, units, image, Ansible role and Helm chart, tried without a cloud; needs root
+	deploy/check.sh $(ARGS)
 
 stress: sample ## 300 FIX clients at 10,000 requests/s, then a million requests within a second
 	cargo build --locked --release

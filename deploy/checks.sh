@@ -4,7 +4,8 @@
 check_scripts() {
     debian shellcheck shellcheck
     local scripts
-    mapfile -t scripts < <(git ls-files deploy scripts/package.py | xargs grep -lE '^#!.*(bash|/sh)$')
+    mapfile -t scripts < <(git ls-files deploy | grep -v '[.]j2$' | xargs grep -lE '^#!.*(bash|/sh)$')
+    [[ ${#scripts[@]} -ge 4 ]] || fail "which scripts are there?"
     shellcheck -x "${scripts[@]}"
     echo "shellcheck: ${#scripts[@]} scripts, nothing to say"
 }
@@ -150,7 +151,7 @@ check_image() {
     umoci unpack --image "$at/layout:$(version)" "$at/bundle"
     inside=$(cd "$at/bundle/rootfs" && find . -type f -perm /111 ! -name '*.so*' | sort | tr '\n' ' ')
     [[ $inside == "./usr/bin/fairbell " ]] || fail "programs in the image: $inside"
-    run_inside up --once --sample /sample --out /tmp/out --quiet --json >"$at/report.json" 2>"$at/report.log" ||
+    run_inside up --once --sample /sample --out out --quiet --json >"$at/report.json" 2>"$at/report.log" ||
         fail "up --once in the image: $(tail -3 "$at/report.log")"
     jq -r '"up --once in the image: \(.verdict), \(.orders_sent) requests, \(.orders_lost) lost"' "$at/report.json"
     # Controls: no shell, and nobody but a number without rights.
@@ -177,7 +178,7 @@ run_program() {
         .process.args = $words | .process.terminal = false | .process.noNewPrivileges = true | .root.readonly = true
         | .process.capabilities = {bounding: [], effective: [], permitted: [], inheritable: [], ambient: []}
         | .process.rlimits = [{type: "RLIMIT_NOFILE", hard: 16384, soft: 16384}]
-        | .mounts += [{destination: "/tmp", type: "tmpfs", source: "tmpfs", options: ["mode=1777", "nosuid", "nodev"]},
+        | .mounts += [{destination: "/var/lib/fairbell", type: "tmpfs", source: "tmpfs", options: ["uid=10001", "gid=10001", "nosuid", "nodev"]},
                       {destination: "/sample", type: "bind", source: $sample, options: ["bind", "ro"]}]
         ' "$bundle/config.first.json" >"$bundle/config.json"
     runc --root "$work/runc" run --bundle "$bundle" "fairbell-check-$$" </dev/null
@@ -214,9 +215,9 @@ check_debian() {
     fresh_debian "$root"
     deb=$(basename "$work"/package/*.deb)
     traces "$root" >"$work/before"
-    cp "$work/package/$deb" "$root/tmp/"
+    cp "$work/package/$deb" "$root/opt/"
     inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@"; }
-    inside dpkg -i "/tmp/$deb" >"$work/install.log" 2>&1 || fail "dpkg -i: $(cat "$work/install.log")"
+    inside dpkg -i "/opt/$deb" >"$work/install.log" 2>&1 || fail "dpkg -i: $(cat "$work/install.log")"
     inside dpkg --verify fairbell
     inside fairbell --version
     inside fairbell check config --config /usr/share/fairbell/fairbell.toml >/dev/null
@@ -224,19 +225,19 @@ check_debian() {
     [[ $(stat -c %U:%G:%a "$root/etc/fairbell/keys") == "root:$(stat -c %G "$root/etc/fairbell"):750" ]] || fail "folder of keys"
     systemd-analyze verify --man=no --root="$root" fairbell-node@edge-3.service fairbell-probe.service fairbell-up.service
     # A second time changes nothing; nor is what an operator has put there lost when it is removed and purged.
-    inside dpkg -i "/tmp/$deb" >/dev/null
+    inside dpkg -i "/opt/$deb" >/dev/null
     mkdir "$root/etc/fairbell/keys/edge-3"
     echo secret >"$root/etc/fairbell/keys/edge-3/gate.key"
     inside dpkg --purge fairbell >"$work/purge.log" 2>&1
     grep -q 'kept, for what is in it: /etc/fairbell' "$work/purge.log" || fail "purge says nothing of keys"
     [[ -e $root/etc/fairbell/keys/edge-3/gate.key ]] || fail "purge took keys"
-    inside dpkg -i "/tmp/$deb" >/dev/null
+    inside dpkg -i "/opt/$deb" >/dev/null
     rm -r "$root/etc/fairbell/keys/edge-3"
     # Control: while it is installed there are traces.
     traces "$root" >"$work/between"
     ! cmp -s "$work/before" "$work/between" || fail "no trace of an installed package: what is compared?"
     inside dpkg --purge fairbell >/dev/null 2>&1
-    rm "$root/tmp/$deb"
+    rm "$root/opt/$deb"
     traces "$root" >"$work/after"
     diff "$work/before" "$work/after" || fail "purging leaves traces"
     echo "$deb: installed, verified, purged; $(wc -l <"$work/after") files as before"
@@ -324,7 +325,7 @@ I
     play undo.yml
     umount "$root/proc"
     trap - EXIT
-    rm -rf "$root/etc/fairbell/keys/root-1" "$root"/etc/fairbell/*.{toml,pem} "$root/root/.ansible" "$root/var/lib/fairbell-tune"
+    rm -rf "$root/etc/fairbell/keys/root-1" "$root"/etc/fairbell/*.{toml,pem} "$root/var/lib/fairbell-tune"
     chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg --purge fairbell >/dev/null 2>&1
     traces "$root" >"$work/after"
     diff "$work/before" "$work/after" || fail "undo leaves traces"
@@ -342,7 +343,7 @@ venue_of_one() {
 }
 
 play() {
-    ANSIBLE_NOCOLOR=1 ANSIBLE_CONFIG=deploy/ansible/ansible.cfg ansible-playbook -i "$work/inventory.yml" \
+    ANSIBLE_NOCOLOR=1 ANSIBLE_REMOTE_TEMP=/var/cache/ansible ANSIBLE_CONFIG=deploy/ansible/ansible.cfg ansible-playbook -i "$work/inventory.yml" \
         "deploy/ansible/$1" >"$work/play.log" 2>&1 || fail "ansible-playbook $1: $(tail -30 "$work/play.log")"
 }
 
@@ -368,4 +369,33 @@ tuned_and_back() {
     done
     rm -rf "$root"/{sys,proc}/*
     echo "fairbell-tune: ${#files[@]} settings set, and put back"
+}
+
+check_helm() {
+    have_binary
+    go_tool helm helm.sh/helm/v3/cmd/helm@v3.22.0
+    go_tool kubeconform github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
+    # It carries the schemas of all versions, so that none has to be fetched.
+    python 'kubernetes-validate>=1.37,<2' 'PyYAML>=6'
+    local chart=deploy/helm/fairbell schemas release rendered=$work/helm.yaml settings
+    helm lint --quiet --strict "$chart"
+    echo "helm lint --strict: nothing to say"
+    rm -rf "$work/chart-venue"
+    "$binary" cluster init --name lab --roots 3 --edges 4 --depth 2 --fanout 2 --out "$work/chart-venue" >/dev/null
+    python3 deploy/helm/test.py "$(command -v helm)" "$work/chart-venue/keys"
+    python3 deploy/helm/schemas.py "$work/schemas" 1.33.0 1.35.0 1.37.0
+    schemas=$work/schemas
+    for settings in '{}' '{"hostNetwork": true, "service": {"type": "LoadBalancer"}, "roles": {"proxy": {"dataPlane": ["tc-clone", "udp"]}}}'; do
+        echo "$settings" >"$work/values.json"
+        helm template venue "$chart" --namespace lab --kube-version 1.33.0 --values "$work/values.json" >"$rendered"
+        for release in 1.33.0 1.35.0 1.37.0; do
+            kubeconform -strict -summary -kubernetes-version "$release" \
+                -schema-location "$schemas/v$release/{{ .ResourceKind }}{{ .KindSuffix }}.json" "$rendered"
+        done
+    done
+    # Control: a field that Kubernetes does not have.
+    sed 's/^  podManagementPolicy:/  podManagementPolitics:/' "$rendered" >"$work/broken.yaml"
+    refuses kubeconform -strict -kubernetes-version 1.37.0 \
+        -schema-location "$schemas/v1.37.0/{{ .ResourceKind }}{{ .KindSuffix }}.json" "$work/broken.yaml"
+    grep -q podManagementPolitics "$work/refused.log" || fail "kubeconform: $(cat "$work/refused.log")"
 }
