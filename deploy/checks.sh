@@ -54,6 +54,7 @@ check_systemd() {
         [[ -e /proc/sys/${key//.//} || $key == kernel.* ]] || fail "no setting $key in this kernel"
     done < <(grep -v '^#' deploy/systemd/60-fairbell.sysctl.conf | grep .)
     syscalls
+    rights
 }
 
 # A venue of a root and an edge on loopback addresses, as a user without a right, below strace: every call that they make is
@@ -84,6 +85,55 @@ syscalls() {
     python3 deploy/systemd/syscalls.py deploy/systemd/fairbell-node@.service "$at"/*.calls
     sed 's/@system-service/@network-io/' deploy/systemd/fairbell-node@.service >"$at/narrow.service"
     refuses python3 deploy/systemd/syscalls.py "$at/narrow.service" "$at"/*.calls
+}
+
+# Whether a data plane can be had with the capabilities of its drop-in alone, and not without one of them. Root itself has none here
+# but those of its bounding set.
+rights() {
+    debian setpriv util-linux
+    debian ip iproute2
+    local at=$work/rights plane drop name names others
+    rm -rf "$at"
+    venue_of_one "$at/venue"
+    sed -i 's/huygens/system/' "$at/venue/venue.toml"
+    sed -i -e 's/127.0.77.1/10.77.0.1/' -e 's/127.0.77.2/10.77.0.2/' "$at/venue/cluster.toml"
+    "$binary" cluster issue --all --cluster "$at/venue/cluster.toml" >/dev/null
+    for plane in tc-clone af_xdp; do
+        drop=deploy/systemd/drop-ins/$plane.conf
+        mapfile -t names < <(sed -n 's/^AmbientCapabilities=CAP_//p' "$drop" | sed 's/ CAP_/\n/g' | tr '[:upper:]' '[:lower:]')
+        [[ $(sed -n 's/^CapabilityBoundingSet=//p' "$drop") == $(sed -n 's/^AmbientCapabilities=//p' "$drop") ]] || fail "$drop: two sets"
+        takes_plane "$plane" "${names[@]}" || fail "$plane with ${names[*]}: $(tail -1 "$at/node.log")"
+        python3 deploy/systemd/syscalls.py "deploy/systemd/fairbell-node@.service,$drop" "$at/$plane.calls"
+        for name in "${names[@]}"; do
+            mapfile -t others < <(printf '%s\n' "${names[@]}" | grep -vx "$name")
+            ! takes_plane "$plane" "${others[@]}" || fail "$plane is had without $name"
+            grep -q "data plane $plane" "$at/node.log" || fail "$plane without $name: $(tail -1 "$at/node.log")"
+        done
+        echo "$plane: had with ${names[*]}, with none of them missing"
+    done
+}
+
+# A root of a venue on an interface of its own, with the capabilities that are named and no others: does it run after 10 s?
+# What it calls is counted.
+takes_plane() {
+    local plane=$1 at=$work/rights sets=-all name got=0
+    shift
+    for name in "$@"; do
+        [[ -z $name ]] || sets+=,+$name
+    done
+    rm -rf "$at/run"
+    cp -r "$at/venue" "$at/run"
+    sed -i "s/^name = \"root-1\"/&\ndata_plane = [\"$plane\"]/" "$at/run/cluster.toml"
+    mkdir "$at/run/state"
+    # shellcheck disable=SC2016 # words of the inner shell
+    unshare --net bash -ec 'ip link add card0 type veth peer name card1
+        ip link set lo up; ip link set card0 up; ip link set card1 up; ip address add 10.77.0.1/24 dev card0
+        sets=$1; shift
+        exec setpriv --no-new-privs --inh-caps=-all --bounding-set="$sets" \
+            strace -f -qq -c -o "$1" timeout --signal=TERM 10 "${@:2}"' inner "$sets" "$at/$plane.calls" \
+        "$binary" node --cluster "$at/run/cluster.toml" --name root-1 --dir "$at/run/state" >"$at/node.log" 2>&1 || got=$?
+    # 124: it was still there when its time was over.
+    [[ $got == 124 ]]
 }
 
 # The program that is packed: the one that was named, or a release build.

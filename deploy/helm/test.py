@@ -60,7 +60,7 @@ def keys_that_are_mounted_are_those_that_init_writes():
 
 def no_rights_but_those_of_a_data_plane():
     objects = render('roles.proxy.dataPlane=["tc-clone","udp"]', 'roles.edge.dataPlane=["af_xdp","udp"]')
-    expected = {"root": None, "standby": None, "proxy": ["BPF", "NET_ADMIN"], "edge": ["NET_RAW"]}
+    expected = {"root": None, "standby": None, "proxy": ["BPF", "PERFMON", "NET_ADMIN"], "edge": ["NET_RAW"]}
     for role, rights in expected.items():
         spec = pod(objects, role)
         own = spec["containers"][0]["securityContext"]
