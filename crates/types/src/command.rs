@@ -286,7 +286,7 @@ const _: () = assert!(size_of::<Command>() == 80);
 
 impl Command {
     /// A command of `kind` with every other field zero; set what the kind names.
-    pub fn new(kind: CommandKind) -> Command {
+    pub const fn new(kind: CommandKind) -> Command {
         Command {
             kind,
             side: Side::Buy,
@@ -307,7 +307,7 @@ impl Command {
             expire_at: Nanos(0),
             min_qty: 0,
             session_seq: 0,
-            cl_ord_id: ClOrdId::default(),
+            cl_ord_id: ClOrdId::BLANK,
             reserved3: [0; 2],
         }
     }

@@ -70,8 +70,13 @@ id!(
 #[repr(transparent)]
 pub struct ClOrdId(pub [u8; 14]);
 
+impl ClOrdId {
+    /// No identifier: spaces.
+    pub const BLANK: ClOrdId = ClOrdId([b' '; 14]);
+}
+
 impl Default for ClOrdId {
     fn default() -> Self {
-        ClOrdId([b' '; 14])
+        ClOrdId::BLANK
     }
 }

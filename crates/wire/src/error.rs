@@ -37,12 +37,13 @@ impl std::fmt::Display for EncodeError {
 impl std::error::Error for EncodeError {}
 
 /// A quantity as the 32 bits that ITCH and OUCH give it.
+#[inline]
 pub(crate) fn qty_u32(qty: Qty) -> Result<u32, EncodeError> {
     u32::try_from(qty.0).map_err(|_| EncodeError::Quantity(qty))
 }
 
 /// A day, in nanoseconds.
-const DAY_NS: u64 = 86_400 * Nanos::SECOND;
+pub(crate) const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 
 /// Nanoseconds from the last midnight to `at`, less than a day's; `midnight` is the first one. An
 /// exchange that runs for weeks never leaves the range of its messages' times.

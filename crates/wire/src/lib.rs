@@ -15,6 +15,7 @@ pub mod itch;
 mod layout;
 pub mod moldudp;
 pub mod ouch;
+mod place;
 pub mod soupbin;
 pub mod subscription;
 mod symbols;

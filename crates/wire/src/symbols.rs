@@ -32,12 +32,14 @@ impl SymbolTable {
     }
 
     /// The number of the instrument called `symbol`.
+    #[inline]
     pub fn id(&self, symbol: Symbol) -> Option<InstrumentId> {
         let found = self.by_name.binary_search_by_key(&symbol, |&(name, _)| name).ok()?;
         self.by_name.get(found).map(|&(_, id)| id)
     }
 
     /// The name of instrument `id`.
+    #[inline]
     pub fn symbol(&self, id: InstrumentId) -> Option<Symbol> {
         self.by_id.get(usize::from(id.0)).copied().flatten()
     }

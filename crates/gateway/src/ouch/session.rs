@@ -1,9 +1,9 @@
 //! One participant's connection: SoupBinTCP session, OUCH requests in, held reports out.
 
 use overlay::payload::ORDER_PAYLOAD_MAX;
-use types::{AccountId, ClockReading, Command, ConnId, Nanos, Outbox, RejectReason};
+use types::{AccountId, ClockReading, Command, CommandKind, ConnId, Nanos, Outbox, RejectReason};
 use wire::{
-    ouch::{self, Inbound, RefusedRequest},
+    ouch::{self, CancelOrder, RefusedRequest},
     soupbin::{RejectCode, ServerEvent, ServerPacket, ServerSession},
 };
 
@@ -375,8 +375,15 @@ fn request(
     refusals: &mut Vec<u8>,
     out: &mut Outbox,
 ) -> bool {
-    let Ok(inbound) = ouch::parse_inbound(message) else { return false };
-    match ouch::to_command(&inbound, context.encoder.symbols(), context.venue_clock.at(now.now)) {
+    let (symbols, received) = (context.encoder.symbols(), context.venue_clock.at(now.now));
+    let mut plain = Command::new(CommandKind::NewOrder);
+    let command = if ouch::read_plain(message, symbols, received, &mut plain) {
+        Ok(plain)
+    } else {
+        let Ok(inbound) = ouch::parse_inbound(message) else { return false };
+        ouch::to_command(&inbound, symbols, received)
+    };
+    match command {
         Ok(mut command) => {
             command.account = account;
             let reason = if context.suspended {
@@ -393,11 +400,11 @@ fn request(
             };
             let Command { user_ref, cl_ord_id, .. } = command;
             let refused = RefusedRequest { user_ref, cl_ord_id, reason };
-            refuse(now.now, (&inbound, account), &refused, context, refusals);
+            refuse(now.now, (message, account), &refused, context, refusals);
         }
         Err(refused) => {
             context.counters.requests_refused += 1;
-            refuse(now.now, (&inbound, account), &refused, context, refusals);
+            refuse(now.now, (message, account), &refused, context, refusals);
         }
     }
     true
@@ -406,7 +413,7 @@ fn request(
 /// A refusal by the gateway is outside the numbered stream: it is in no log.
 fn refuse(
     now: Nanos,
-    (inbound, account): (&Inbound<'_>, AccountId),
+    (message, account): (&[u8], AccountId),
     refused: &RefusedRequest,
     context: &mut GatewayContext,
     refusals: &mut Vec<u8>,
@@ -415,8 +422,8 @@ fn refuse(
     let RefusedRequest { user_ref, cl_ord_id, reason } = *refused;
     let now = context.venue_clock.at(now);
     let mut answer = Vec::new();
-    let encoded = match inbound {
-        Inbound::CancelOrder(..) => {
+    let encoded = match message.first() {
+        Some(&CancelOrder::KIND) => {
             context.encoder.encode_cancel_rejected(user_ref, now, &mut answer)
         }
         _ => context.encoder.encode_rejected(user_ref, reason, cl_ord_id, now, &mut answer),

@@ -1,17 +1,21 @@
 //! Market events to ITCH 5.0 messages.
 
 use types::limits::PRICE_MAX;
-use types::{Instrument, InstrumentId, MarketEvent, Nanos, OrderRef, Price, Qty, TradingState};
+use types::{
+    FeedSeq, Instrument, InstrumentId, MarketEvent, MatchNumber, Nanos, OrderRef, Price, Qty,
+    TradingState,
+};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes};
 
-use super::field::{Printable, Time};
+use super::field::{Printable, Side, Time};
 use super::messages::{
     AddOrder, BrokenTrade, CrossTrade, Header, LuldAuctionCollar, NetOrderImbalance, OrderCancel,
     OrderDelete, OrderExecuted, OrderExecutedWithPrice, OrderReplace, StockDirectory,
     StockTradingAction, SystemEvent, Trade,
 };
-use crate::error::{qty_u32, since_midnight};
+use crate::error::{DAY_NS, qty_u32, since_midnight};
+use crate::place::{appended, fill};
 use crate::{EncodeError, SymbolTable};
 
 /// Encodes the public events, with times that begin anew every midnight; see the module for the choices it makes.
@@ -27,6 +31,23 @@ impl Encoder {
         Encoder { symbols: SymbolTable::new(instruments), midnight }
     }
 
+    /// Appends events that happened at one engine time, one message after another. On an error those
+    /// before it are appended.
+    pub fn encode_all(
+        &self,
+        events: &[(FeedSeq, MarketEvent)],
+        t_seq: Nanos,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        for (_, event) in events {
+            match self.encode_frequent(event, t_seq, out) {
+                Some(encoded) => _ = encoded?,
+                None => _ = self.encode(event, t_seq, out)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Appends `event`, which happened at engine time `t_seq`, as exactly one message and returns
     /// its length in bytes. On an error nothing is appended.
     pub fn encode(
@@ -35,6 +56,9 @@ impl Encoder {
         t_seq: Nanos,
         out: &mut Vec<u8>,
     ) -> Result<usize, EncodeError> {
+        if let Some(encoded) = self.encode_frequent(event, t_seq, out) {
+            return encoded;
+        }
         let ns = since_midnight(t_seq, self.midnight)?;
         let time = Time::new(ns).ok_or(EncodeError::Time(t_seq))?;
         let header = |kind, instrument: InstrumentId| Header {
@@ -71,62 +95,155 @@ impl Encoder {
                 let header = header(NetOrderImbalance::KIND, instrument);
                 append(&imbalance(header, self.stock(instrument)?, event)?, out)
             }
-            MarketEvent::AddOrder { instrument, .. }
-            | MarketEvent::OrderCancel { instrument, .. }
-            | MarketEvent::OrderDelete { instrument, .. }
-            | MarketEvent::OrderReplace { instrument, .. } => {
-                self.encode_order(event, header(0, instrument), out)?
-            }
-            MarketEvent::OrderExecuted { instrument, .. }
-            | MarketEvent::OrderExecutedWithPrice { instrument, .. }
+            MarketEvent::OrderExecutedWithPrice { instrument, .. }
             | MarketEvent::Trade { instrument, .. }
             | MarketEvent::CrossTrade { instrument, .. }
             | MarketEvent::BrokenTrade { instrument, .. } => {
                 self.encode_trade(event, header(0, instrument), out)?
             }
+            // Encoded above.
+            MarketEvent::AddOrder { .. }
+            | MarketEvent::OrderCancel { .. }
+            | MarketEvent::OrderDelete { .. }
+            | MarketEvent::OrderReplace { .. }
+            | MarketEvent::OrderExecuted { .. } => return Err(EncodeError::MissingCode),
         })
     }
 
-    /// What changes the book without a trade. The header's kind is filled in here.
-    fn encode_order(
+    /// What nearly all messages of a day are: orders that come, change, go and trade at their price. `None`
+    /// for other events.
+    #[inline(always)]
+    fn encode_frequent(
         &self,
         event: &MarketEvent,
-        header: Header,
+        t_seq: Nanos,
+        out: &mut Vec<u8>,
+    ) -> Option<Result<usize, EncodeError>> {
+        match *event {
+            MarketEvent::AddOrder { instrument, order_ref, side, qty, price } => {
+                Some(self.put_add(instrument, order_ref, side, qty, price, t_seq, out))
+            }
+            MarketEvent::OrderDelete { instrument, order_ref } => {
+                Some(self.put_delete(instrument, order_ref, t_seq, out))
+            }
+            MarketEvent::OrderExecuted { instrument, order_ref, qty, match_number } => {
+                Some(self.put_executed(instrument, order_ref, qty, match_number, t_seq, out))
+            }
+            MarketEvent::OrderReplace { instrument, old_ref, new_ref, qty, price } => {
+                Some(self.put_replace(instrument, [old_ref, new_ref], qty, price, t_seq, out))
+            }
+            MarketEvent::OrderCancel { instrument, order_ref, qty } => {
+                Some(self.put_cancel(instrument, order_ref, qty, t_seq, out))
+            }
+            _ => None,
+        }
+    }
+
+    /// Nanoseconds since midnight, in the last six bytes.
+    #[inline(always)]
+    fn time(&self, t_seq: Nanos) -> Result<[u8; 8], EncodeError> {
+        const _: () = assert!(DAY_NS <= Time::MAX, "a time of day has six bytes");
+        Ok(since_midnight(t_seq, self.midnight)?.to_be_bytes())
+    }
+
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
+    fn put_add(
+        &self,
+        instrument: InstrumentId,
+        order_ref: OrderRef,
+        side: types::Side,
+        qty: Qty,
+        price: Price,
+        t_seq: Nanos,
         out: &mut Vec<u8>,
     ) -> Result<usize, EncodeError> {
-        let header = |kind| Header { kind, ..header };
-        Ok(match *event {
-            MarketEvent::AddOrder { instrument, order_ref, side, qty, price } => {
-                let message = AddOrder {
-                    header: header(AddOrder::KIND),
-                    order_ref: reference(order_ref),
-                    side: side.into(),
-                    shares: shares(qty)?,
-                    stock: self.stock(instrument)?,
-                    price: price4(price)?,
-                };
-                append(&message, out)
-            }
-            MarketEvent::OrderCancel { order_ref, qty, .. } => {
-                let (order_ref, shares) = (reference(order_ref), shares(qty)?);
-                append(&OrderCancel { header: header(OrderCancel::KIND), order_ref, shares }, out)
-            }
-            MarketEvent::OrderDelete { order_ref, .. } => {
-                let order_ref = reference(order_ref);
-                append(&OrderDelete { header: header(OrderDelete::KIND), order_ref }, out)
-            }
-            MarketEvent::OrderReplace { old_ref, new_ref, qty, price, .. } => {
-                let message = OrderReplace {
-                    header: header(OrderReplace::KIND),
-                    old_ref: reference(old_ref),
-                    new_ref: reference(new_ref),
-                    shares: shares(qty)?,
-                    price: price4(price)?,
-                };
-                append(&message, out)
-            }
-            _ => return Err(EncodeError::MissingCode),
-        })
+        const PREPARED: [u8; size_of::<AddOrder>()] = prepared(AddOrder::KIND);
+        let (time, stock) = (self.time(t_seq)?, self.stock(instrument)?);
+        let (shares, price) = (qty_u32(qty)?, price_u32(price)?);
+        let to = appended(&PREPARED, out);
+        fill_header!(to, AddOrder, instrument, time);
+        fill!(to, AddOrder.order_ref, order_ref.0.to_be_bytes());
+        fill!(to, AddOrder.side, [Side::from(side) as u8]);
+        fill!(to, AddOrder.shares, shares.to_be_bytes());
+        fill!(to, AddOrder.stock, stock);
+        fill!(to, AddOrder.price, price.to_be_bytes());
+        Ok(PREPARED.len())
+    }
+
+    #[inline(always)]
+    fn put_delete(
+        &self,
+        instrument: InstrumentId,
+        order_ref: OrderRef,
+        t_seq: Nanos,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, EncodeError> {
+        const PREPARED: [u8; size_of::<OrderDelete>()] = prepared(OrderDelete::KIND);
+        let time = self.time(t_seq)?;
+        let to = appended(&PREPARED, out);
+        fill_header!(to, OrderDelete, instrument, time);
+        fill!(to, OrderDelete.order_ref, order_ref.0.to_be_bytes());
+        Ok(PREPARED.len())
+    }
+
+    #[inline(always)]
+    fn put_executed(
+        &self,
+        instrument: InstrumentId,
+        order_ref: OrderRef,
+        qty: Qty,
+        match_number: MatchNumber,
+        t_seq: Nanos,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, EncodeError> {
+        const PREPARED: [u8; size_of::<OrderExecuted>()] = prepared(OrderExecuted::KIND);
+        let (time, shares) = (self.time(t_seq)?, qty_u32(qty)?);
+        let to = appended(&PREPARED, out);
+        fill_header!(to, OrderExecuted, instrument, time);
+        fill!(to, OrderExecuted.order_ref, order_ref.0.to_be_bytes());
+        fill!(to, OrderExecuted.shares, shares.to_be_bytes());
+        fill!(to, OrderExecuted.match_number, match_number.0.to_be_bytes());
+        Ok(PREPARED.len())
+    }
+
+    #[inline(always)]
+    fn put_replace(
+        &self,
+        instrument: InstrumentId,
+        [old_ref, new_ref]: [OrderRef; 2],
+        qty: Qty,
+        price: Price,
+        t_seq: Nanos,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, EncodeError> {
+        const PREPARED: [u8; size_of::<OrderReplace>()] = prepared(OrderReplace::KIND);
+        let (time, shares, price) = (self.time(t_seq)?, qty_u32(qty)?, price_u32(price)?);
+        let to = appended(&PREPARED, out);
+        fill_header!(to, OrderReplace, instrument, time);
+        fill!(to, OrderReplace.old_ref, old_ref.0.to_be_bytes());
+        fill!(to, OrderReplace.new_ref, new_ref.0.to_be_bytes());
+        fill!(to, OrderReplace.shares, shares.to_be_bytes());
+        fill!(to, OrderReplace.price, price.to_be_bytes());
+        Ok(PREPARED.len())
+    }
+
+    #[inline(always)]
+    fn put_cancel(
+        &self,
+        instrument: InstrumentId,
+        order_ref: OrderRef,
+        qty: Qty,
+        t_seq: Nanos,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, EncodeError> {
+        const PREPARED: [u8; size_of::<OrderCancel>()] = prepared(OrderCancel::KIND);
+        let (time, shares) = (self.time(t_seq)?, qty_u32(qty)?);
+        let to = appended(&PREPARED, out);
+        fill_header!(to, OrderCancel, instrument, time);
+        fill!(to, OrderCancel.order_ref, order_ref.0.to_be_bytes());
+        fill!(to, OrderCancel.shares, shares.to_be_bytes());
+        Ok(PREPARED.len())
     }
 
     /// What traded, or no longer counts as traded. The header's kind is filled in here.
@@ -138,15 +255,6 @@ impl Encoder {
     ) -> Result<usize, EncodeError> {
         let header = |kind| Header { kind, ..header };
         Ok(match *event {
-            MarketEvent::OrderExecuted { order_ref, qty, match_number, .. } => {
-                let message = OrderExecuted {
-                    header: header(OrderExecuted::KIND),
-                    order_ref: reference(order_ref),
-                    shares: shares(qty)?,
-                    match_number: U64::new(match_number.0),
-                };
-                append(&message, out)
-            }
             MarketEvent::OrderExecutedWithPrice {
                 order_ref,
                 qty,
@@ -196,6 +304,7 @@ impl Encoder {
         })
     }
 
+    #[inline]
     fn stock(&self, instrument: InstrumentId) -> Result<[u8; 8], EncodeError> {
         let symbol = self.symbols.symbol(instrument);
         symbol.map(|symbol| symbol.0).ok_or(EncodeError::UnknownInstrument(instrument))
@@ -274,6 +383,23 @@ fn append(message: &(impl IntoBytes + Immutable), out: &mut Vec<u8>) -> usize {
     bytes.len()
 }
 
+/// A message of this kind in which everything is still to be filled in.
+const fn prepared<const N: usize>(kind: u8) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes[0] = kind;
+    bytes
+}
+
+/// Fills in instrument and time; the kind is there, and the tracking number is 0.
+macro_rules! fill_header {
+    ($to:ident, $of:ident, $instrument:ident, $time:ident) => {
+        // The two bytes before the time are the tracking number's: those of the time above are 0, too.
+        fill!($to, $of.header.tracking, $time);
+        fill!($to, $of.header.locate, $instrument.0.to_be_bytes());
+    };
+}
+use fill_header;
+
 fn reference(order_ref: OrderRef) -> U64 {
     U64::new(order_ref.0)
 }
@@ -283,6 +409,11 @@ fn shares(qty: Qty) -> Result<U32, EncodeError> {
 }
 
 fn price4(price: Price) -> Result<U32, EncodeError> {
+    price_u32(price).map(U32::new)
+}
+
+#[inline]
+fn price_u32(price: Price) -> Result<u32, EncodeError> {
     const _: () = assert!(PRICE_MAX == u32::MAX as i64);
-    u32::try_from(price.0).map(U32::new).map_err(|_| EncodeError::Price(price))
+    u32::try_from(price.0).map_err(|_| EncodeError::Price(price))
 }

@@ -42,6 +42,7 @@ impl From<Side> for types::Side {
 
 /// What a time-in-force byte means; `None` for those not served. Extended hours are part of the
 /// day here.
+#[inline]
 pub fn time_in_force(code: u8) -> Option<TimeInForce> {
     match code {
         b'0' | b'5' => Some(TimeInForce::Day),
@@ -72,6 +73,14 @@ pub fn cross_type_code(time_in_force: TimeInForce) -> u8 {
         TimeInForce::AtTheClose => b'C',
         _ => b'N',
     }
+}
+
+/// [`time_in_force_code`] and [`cross_type_code`] of a time in force.
+#[inline]
+pub(super) fn life_codes(time_in_force: TimeInForce) -> [u8; 2] {
+    // By number of the time in force.
+    const CODES: [[u8; 2]; 7] = [*b"0N", *b"1N", *b"3N", *b"FN", *b"6N", *b"3O", *b"3C"];
+    CODES[time_in_force as usize]
 }
 
 /// Reasons and their codes: below 0x4600 Nasdaq's (appendix D), above it ours.
@@ -139,10 +148,24 @@ pub fn cancel_reason(code: u8) -> Option<CancelReason> {
     CANCELS.iter().find(|(_, known)| *known == code).map(|&(reason, _)| reason)
 }
 
+/// By number of the reason; 0: it has no code.
+const CANCEL_CODES: [u8; CANCELS.len() + 1] = {
+    let mut codes = [0; CANCELS.len() + 1];
+    let mut at = 0;
+    while at < CANCELS.len() {
+        codes[CANCELS[at].0 as usize] = CANCELS[at].1;
+        at += 1;
+    }
+    codes
+};
+
 /// The code of a cancel reason.
+#[inline]
 pub fn cancel_code(reason: CancelReason) -> Result<u8, EncodeError> {
-    let found = CANCELS.iter().find(|(known, _)| *known == reason);
-    found.map(|&(_, code)| code).ok_or(EncodeError::MissingCode)
+    match CANCEL_CODES[reason as usize] {
+        0 => Err(EncodeError::MissingCode),
+        code => Ok(code),
+    }
 }
 
 /// What a liquidity flag means; `None` for flags this exchange does not send.
@@ -160,25 +183,25 @@ pub fn liquidity(code: u8) -> Option<Liquidity> {
 
 /// The flag of an execution: its liquidity, and for an order that rested whether it was displayed
 /// (`A`), hidden (`J`) or pegged to the middle (`k`).
+#[inline]
 pub fn liquidity_code(
     liquidity: Liquidity,
     order_type: OrderType,
     flags: u8,
 ) -> Result<u8, EncodeError> {
-    match liquidity {
-        Liquidity::None => Err(EncodeError::MissingCode),
-        Liquidity::Added if order_type == OrderType::PegMid => Ok(b'k'),
-        Liquidity::Added if is_hidden(order_type, flags) => Ok(b'J'),
-        Liquidity::Added => Ok(b'A'),
-        Liquidity::Removed => Ok(b'R'),
-        Liquidity::OpeningCross => Ok(b'O'),
-        Liquidity::ClosingCross => Ok(b'C'),
-        Liquidity::ResumingCross => Ok(b'H'),
-        Liquidity::IntradayCross => Ok(b'I'),
+    // By number of the liquidity; 0: it has no flag.
+    const FLAGS: [u8; 7] = *b"\0AROCHI";
+    match FLAGS[liquidity as usize] {
+        0 => Err(EncodeError::MissingCode),
+        b'A' if is_hidden(order_type, flags) => {
+            Ok(if order_type == OrderType::PegMid { b'k' } else { b'J' })
+        }
+        flag => Ok(flag),
     }
 }
 
 /// Whether an order is not displayed; pegs never are.
+#[inline]
 pub(super) fn is_hidden(order_type: OrderType, flags: u8) -> bool {
     flags & ORDER_HIDDEN != 0 || matches!(order_type, OrderType::PegPrimary | OrderType::PegMid)
 }
@@ -203,10 +226,20 @@ mod tests {
             }
             if let Some(life) = time_in_force(code) {
                 assert_eq!(time_in_force_code(life), if code == b'5' { b'0' } else { code });
+                assert_eq!(life_codes(life), [time_in_force_code(life), cross_type_code(life)]);
             }
         }
         assert_eq!((cancels, CancelReason::TickSize as usize), (CANCELS.len(), CANCELS.len()));
         assert!(cancel_code(CancelReason::None).is_err());
+    }
+
+    #[test]
+    fn orders_for_an_auction_are_immediate_and_name_their_cross() {
+        assert_eq!(life_codes(TimeInForce::AtTheOpen), *b"3O");
+        assert_eq!(life_codes(TimeInForce::AtTheClose), *b"3C");
+        for life in [TimeInForce::AtTheOpen, TimeInForce::AtTheClose] {
+            assert_eq!(life_codes(life), [time_in_force_code(life), cross_type_code(life)]);
+        }
     }
 
     #[test]

@@ -67,9 +67,36 @@ fn refused(message: &Inbound<'_>, reason: RejectReason) -> RefusedRequest {
     RefusedRequest { user_ref: UserRefNum(user_ref), cl_ord_id: ClOrdId(cl_ord_id), reason }
 }
 
+/// Optional fields are read apart: what is said of an order without any is known beforehand.
+#[inline]
 fn new_order(
     order: &EnterOrder,
     appendage: &Appendage<'_>,
+    symbols: &SymbolTable,
+    now: Nanos,
+    command: &mut Command,
+) -> Result<(), RejectReason> {
+    if appendage.is_empty() {
+        return new_order_as(order, || Ok(Asked::NOTHING), symbols, now, command);
+    }
+    new_order_with_fields(order, appendage, symbols, now, command)
+}
+
+#[inline(never)]
+fn new_order_with_fields(
+    order: &EnterOrder,
+    appendage: &Appendage<'_>,
+    symbols: &SymbolTable,
+    now: Nanos,
+    command: &mut Command,
+) -> Result<(), RejectReason> {
+    new_order_as(order, || Asked::read(appendage), symbols, now, command)
+}
+
+#[inline(always)]
+pub(super) fn new_order_as(
+    order: &EnterOrder,
+    asked: impl FnOnce() -> Result<Asked, RejectReason>,
     symbols: &SymbolTable,
     now: Nanos,
     command: &mut Command,
@@ -80,7 +107,7 @@ fn new_order(
         b'S' => Side::Sell,
         _ => return Err(RejectReason::Unsupported),
     };
-    let asked = Asked::read(appendage)?;
+    let asked = asked()?;
     let capacity_known = matches!(order.capacity, b'A' | b'P' | b'R' | b'O');
     let served = asked.side.is_none() && asked.cross_type == b'N' && capacity_known;
     if !served || !matches!(order.sweep, b'Y' | b'N') {
@@ -98,20 +125,43 @@ fn new_order(
     Ok(())
 }
 
+#[inline]
 fn replace_order(
     replace: &ReplaceOrder,
     appendage: &Appendage<'_>,
     now: Nanos,
     command: &mut Command,
 ) -> Result<(), RejectReason> {
-    let asked = Asked::read(appendage)?;
+    if appendage.is_empty() {
+        return replace_order_as(replace, &Asked::NOTHING, now, command);
+    }
+    replace_order_with_fields(replace, appendage, now, command)
+}
+
+#[inline(never)]
+fn replace_order_with_fields(
+    replace: &ReplaceOrder,
+    appendage: &Appendage<'_>,
+    now: Nanos,
+    command: &mut Command,
+) -> Result<(), RejectReason> {
+    replace_order_as(replace, &Asked::read(appendage)?, now, command)
+}
+
+#[inline(always)]
+pub(super) fn replace_order_as(
+    replace: &ReplaceOrder,
+    asked: &Asked,
+    now: Nanos,
+    command: &mut Command,
+) -> Result<(), RejectReason> {
     let served = asked.side.is_none() && asked.order_type.is_none();
     if !served || !matches!(replace.sweep, b'Y' | b'N') {
         return Err(RejectReason::Unsupported);
     }
     command.kind = CommandKind::Replace;
-    set_life(command, replace.time_in_force, asked.cross_type, &asked, now)?;
-    set_terms(command, &asked, replace.display)?;
+    set_life(command, replace.time_in_force, asked.cross_type, asked, now)?;
+    set_terms(command, asked, replace.display)?;
     command.orig_user_ref = UserRefNum(replace.orig_user_ref.get());
     command.user_ref = UserRefNum(replace.user_ref.get());
     command.qty = Qty(u64::from(replace.quantity.get()));
@@ -120,6 +170,7 @@ fn replace_order(
     Ok(())
 }
 
+#[inline]
 fn cancel_order(
     cancel: &CancelOrder,
     appendage: &Appendage<'_>,
@@ -161,6 +212,7 @@ fn mass_cancel(
 }
 
 /// Sets time in force and expiry.
+#[inline(always)]
 fn set_life(
     command: &mut Command,
     time_in_force: u8,
@@ -187,6 +239,7 @@ fn set_life(
 }
 
 /// Sets the terms that new orders and replaces have in common.
+#[inline(always)]
 fn set_terms(command: &mut Command, asked: &Asked, display: u8) -> Result<(), RejectReason> {
     command.flags = terms::flags(asked, display)?;
     command.self_trade = asked.self_trade;
@@ -197,6 +250,7 @@ fn set_terms(command: &mut Command, asked: &Asked, display: u8) -> Result<(), Re
 }
 
 /// The price field; no price is 0.
+#[inline]
 fn price(units: u64) -> Result<Price, RejectReason> {
     if units == PRICE_MARKET {
         return Ok(Price(0));

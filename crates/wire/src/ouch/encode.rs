@@ -1,5 +1,7 @@
 //! Execution reports to the messages a participant gets.
 
+use std::mem::offset_of;
+
 use types::limits::PRICE_MARKET;
 use types::{
     ClOrdId, ExecutionKind, ExecutionReport, Instrument, InstrumentId, Nanos, ORDER_POST_ONLY,
@@ -10,15 +12,14 @@ use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::appendage::{Writer, tag};
-use super::codes::{
-    cancel_code, cross_type_code, is_hidden, liquidity_code, reject_code, time_in_force_code,
-};
+use super::codes::{Side, cancel_code, is_hidden, life_codes, liquidity_code, reject_code};
 use super::messages::{
     BrokenTrade, CancelReject, MassCancelResponse, OrderAccepted, OrderCanceled, OrderExecuted,
     OrderRejected, OrderReplaced, OrderRestated,
 };
 use super::terms::{DAY_S, put_type};
 use crate::error::{qty_u32, since_midnight};
+use crate::place::{appended, fill};
 use crate::{EncodeError, SymbolTable};
 
 /// Order state of an answer: open, or done before the answer was written.
@@ -50,6 +51,23 @@ impl Encoder {
         &self.symbols
     }
 
+    /// Appends reports, one message after another. On an error those before it are appended.
+    pub fn encode_reports(
+        &self,
+        reports: &[ExecutionReport],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        for report in reports {
+            match report.kind {
+                ExecutionKind::Accepted => self.put_accepted(report, out)?,
+                ExecutionKind::Canceled => self.put_canceled(report, out)?,
+                ExecutionKind::Executed => self.put_executed(report, out)?,
+                _ => _ = self.encode_report(report, out)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Appends `report` as exactly one message and returns its length in bytes. On an error
     /// nothing is appended.
     pub fn encode_report(
@@ -59,25 +77,10 @@ impl Encoder {
     ) -> Result<usize, EncodeError> {
         let start = out.len();
         match report.kind {
-            ExecutionKind::Accepted => {
-                append_with_terms(self.accepted(report)?, report, out);
-            }
-            ExecutionKind::Replaced => {
-                append_with_terms(self.replaced(report)?, report, out);
-            }
-            ExecutionKind::Executed => {
-                append(&Bare::new(self.executed(report)?), out);
-            }
-            ExecutionKind::Canceled => {
-                let message = OrderCanceled {
-                    kind: OrderCanceled::KIND,
-                    time: self.time(report.t_seq)?,
-                    user_ref: U32::new(report.user_ref.0),
-                    quantity: lots(report.qty)?,
-                    reason: cancel_code(report.cancel_reason)?,
-                };
-                append(&message, out);
-            }
+            ExecutionKind::Accepted => self.put_accepted(report, out)?,
+            ExecutionKind::Canceled => self.put_canceled(report, out)?,
+            ExecutionKind::Executed => self.put_executed(report, out)?,
+            ExecutionKind::Replaced => self.put_replaced(report, out)?,
             ExecutionKind::Rejected => {
                 let ExecutionReport { user_ref, reject, cl_ord_id, t_seq, .. } = *report;
                 self.encode_rejected(user_ref, reject, cl_ord_id, t_seq, out)?;
@@ -86,7 +89,7 @@ impl Encoder {
                 self.encode_cancel_rejected(report.user_ref, report.t_seq, out)?;
             }
             ExecutionKind::Restated => {
-                let price = units(report.price)?;
+                let price = units(report.price).map(U64::new)?;
                 append(&self.restated(report, RESTATED_PRICE)?, out);
                 Writer::new(out).put(tag::DISPLAY_PRICE, price.as_bytes());
             }
@@ -96,7 +99,7 @@ impl Encoder {
             }
             ExecutionKind::TradeBroken => append(&self.broken(report, BROKEN)?, out),
             ExecutionKind::TradeCorrected => {
-                let (qty, price) = (lots(report.qty)?, units(report.price)?);
+                let (qty, price) = (lots(report.qty)?, units(report.price).map(U64::new)?);
                 append(&self.broken(report, CORRECTED)?, out);
                 Writer::new(out)
                     .put(tag::RIGHT_QUANTITY, qty.as_bytes())
@@ -152,57 +155,79 @@ impl Encoder {
         Ok(())
     }
 
-    fn accepted(&self, report: &ExecutionReport) -> Result<OrderAccepted, EncodeError> {
-        Ok(OrderAccepted {
-            kind: OrderAccepted::KIND,
-            time: self.time(report.t_seq)?,
-            user_ref: U32::new(report.user_ref.0),
-            side: report.side.into(),
-            quantity: lots(report.qty)?,
-            symbol: self.symbol(report)?,
-            price: price_or_none(report)?,
-            time_in_force: time_in_force_code(report.time_in_force),
-            display: display(report),
-            order_ref: U64::new(report.order_ref.0),
-            capacity: b'O',
-            sweep: b'N',
-            cross_type: cross_type_code(report.time_in_force),
-            order_state: if report.leaves.0 == 0 { DEAD } else { LIVE },
-            cl_ord_id: report.cl_ord_id.0,
-        })
+    #[inline(always)]
+    fn put_accepted(&self, report: &ExecutionReport, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let time = since_midnight(report.t_seq, self.midnight)?;
+        let (quantity, symbol) = (qty_u32(report.qty)?, self.symbol(report)?);
+        let price = price_or_none(report)?;
+        let to = appended(&ACCEPTED, out);
+        fill!(to, OrderAccepted.time, time.to_be_bytes());
+        fill!(to, OrderAccepted.user_ref, report.user_ref.0.to_be_bytes());
+        fill!(to, OrderAccepted.side, [Side::from(report.side) as u8]);
+        fill!(to, OrderAccepted.quantity, quantity.to_be_bytes());
+        fill!(to, OrderAccepted.symbol, symbol);
+        fill!(to, OrderAccepted.price, price.to_be_bytes());
+        let [life, cross_type] = life_codes(report.time_in_force);
+        fill!(to, OrderAccepted.time_in_force, [life]);
+        fill!(to, OrderAccepted.display, [display(report)]);
+        fill!(to, OrderAccepted.order_ref, report.order_ref.0.to_be_bytes());
+        fill!(to, OrderAccepted.cross_type, [cross_type]);
+        fill!(to, OrderAccepted.order_state, [order_state(report)]);
+        fill!(to, OrderAccepted.cl_ord_id, report.cl_ord_id.0);
+        put_rare_terms(report, out);
+        Ok(())
     }
 
-    fn replaced(&self, report: &ExecutionReport) -> Result<OrderReplaced, EncodeError> {
-        Ok(OrderReplaced {
-            kind: OrderReplaced::KIND,
-            time: self.time(report.t_seq)?,
-            orig_user_ref: U32::new(report.orig_user_ref.0),
-            user_ref: U32::new(report.user_ref.0),
-            side: report.side.into(),
-            quantity: lots(report.qty)?,
-            symbol: self.symbol(report)?,
-            price: price_or_none(report)?,
-            time_in_force: time_in_force_code(report.time_in_force),
-            display: display(report),
-            order_ref: U64::new(report.order_ref.0),
-            capacity: b'O',
-            sweep: b'N',
-            cross_type: cross_type_code(report.time_in_force),
-            order_state: if report.leaves.0 == 0 { DEAD } else { LIVE },
-            cl_ord_id: report.cl_ord_id.0,
-        })
+    #[inline]
+    fn put_replaced(&self, report: &ExecutionReport, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let time = since_midnight(report.t_seq, self.midnight)?;
+        let (quantity, symbol) = (qty_u32(report.qty)?, self.symbol(report)?);
+        let price = price_or_none(report)?;
+        let to = appended(&REPLACED, out);
+        fill!(to, OrderReplaced.time, time.to_be_bytes());
+        fill!(to, OrderReplaced.orig_user_ref, report.orig_user_ref.0.to_be_bytes());
+        fill!(to, OrderReplaced.user_ref, report.user_ref.0.to_be_bytes());
+        fill!(to, OrderReplaced.side, [Side::from(report.side) as u8]);
+        fill!(to, OrderReplaced.quantity, quantity.to_be_bytes());
+        fill!(to, OrderReplaced.symbol, symbol);
+        fill!(to, OrderReplaced.price, price.to_be_bytes());
+        let [life, cross_type] = life_codes(report.time_in_force);
+        fill!(to, OrderReplaced.time_in_force, [life]);
+        fill!(to, OrderReplaced.display, [display(report)]);
+        fill!(to, OrderReplaced.order_ref, report.order_ref.0.to_be_bytes());
+        fill!(to, OrderReplaced.cross_type, [cross_type]);
+        fill!(to, OrderReplaced.order_state, [order_state(report)]);
+        fill!(to, OrderReplaced.cl_ord_id, report.cl_ord_id.0);
+        put_rare_terms(report, out);
+        Ok(())
     }
 
-    fn executed(&self, report: &ExecutionReport) -> Result<OrderExecuted, EncodeError> {
-        Ok(OrderExecuted {
-            kind: OrderExecuted::KIND,
-            time: self.time(report.t_seq)?,
-            user_ref: U32::new(report.user_ref.0),
-            quantity: lots(report.qty)?,
-            price: units(report.price)?,
-            liquidity: liquidity_code(report.liquidity, report.order_type, report.flags)?,
-            match_number: U64::new(report.match_number.0),
-        })
+    #[inline(always)]
+    fn put_executed(&self, report: &ExecutionReport, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let time = since_midnight(report.t_seq, self.midnight)?;
+        let (quantity, price) = (qty_u32(report.qty)?, units(report.price)?);
+        let liquidity = liquidity_code(report.liquidity, report.order_type, report.flags)?;
+        let to = appended(&EXECUTED, out);
+        fill!(to, OrderExecuted.time, time.to_be_bytes());
+        fill!(to, OrderExecuted.user_ref, report.user_ref.0.to_be_bytes());
+        fill!(to, OrderExecuted.quantity, quantity.to_be_bytes());
+        fill!(to, OrderExecuted.price, price.to_be_bytes());
+        fill!(to, OrderExecuted.liquidity, [liquidity]);
+        fill!(to, OrderExecuted.match_number, report.match_number.0.to_be_bytes());
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn put_canceled(&self, report: &ExecutionReport, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let time = since_midnight(report.t_seq, self.midnight)?;
+        let quantity = qty_u32(report.qty)?;
+        let reason = cancel_code(report.cancel_reason)?;
+        let to = appended(&CANCELED, out);
+        fill!(to, OrderCanceled.time, time.to_be_bytes());
+        fill!(to, OrderCanceled.user_ref, report.user_ref.0.to_be_bytes());
+        fill!(to, OrderCanceled.quantity, quantity.to_be_bytes());
+        fill!(to, OrderCanceled.reason, [reason]);
+        Ok(())
     }
 
     fn restated(&self, report: &ExecutionReport, reason: u8) -> Result<OrderRestated, EncodeError> {
@@ -240,34 +265,39 @@ impl Encoder {
         since_midnight(at, self.midnight).map(U64::new)
     }
 
+    #[inline]
     fn symbol(&self, report: &ExecutionReport) -> Result<[u8; 8], EncodeError> {
         let symbol = self.symbols.symbol(report.instrument).map(|symbol| symbol.0);
         symbol.ok_or(EncodeError::UnknownInstrument(report.instrument))
     }
 }
 
-/// A message and an appendage without elements, whose length is 0.
-#[derive(IntoBytes, Immutable)]
-#[repr(C, packed)]
-struct Bare<M> {
-    message: M,
-    appendage: [u8; 2],
+/// A message of this kind with nothing filled in but what all have alike: we act as principal on every
+/// order, nothing sweeps. Behind most lies an appendage without elements, whose length is 0.
+const fn prepared<const N: usize>(kind: u8, capacity: usize, sweep: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    (bytes[capacity], bytes[sweep]) = (b'O', b'N');
+    bytes[0] = kind;
+    bytes
 }
 
-impl<M> Bare<M> {
-    #[inline]
-    fn new(message: M) -> Bare<M> {
-        Bare { message, appendage: [0, 0] }
-    }
-}
+const ACCEPTED: [u8; size_of::<OrderAccepted>() + 2] = prepared(
+    OrderAccepted::KIND,
+    offset_of!(OrderAccepted, capacity),
+    offset_of!(OrderAccepted, sweep),
+);
+const REPLACED: [u8; size_of::<OrderReplaced>() + 2] = prepared(
+    OrderReplaced::KIND,
+    offset_of!(OrderReplaced, capacity),
+    offset_of!(OrderReplaced, sweep),
+);
+const EXECUTED: [u8; size_of::<OrderExecuted>() + 2] = prepared(OrderExecuted::KIND, 0, 0);
+const CANCELED: [u8; size_of::<OrderCanceled>()] = prepared(OrderCanceled::KIND, 0, 0);
 
-/// Most orders have no terms but those of the fixed fields.
-#[inline]
-fn append_with_terms<M>(message: M, report: &ExecutionReport, out: &mut Vec<u8>)
-where
-    Bare<M>: IntoBytes + Immutable,
-{
-    append(&Bare::new(message), out);
+/// Most orders have no terms but those of the fixed fields; of the others they follow in the appendage,
+/// which so far is empty.
+#[inline(always)]
+fn put_rare_terms(report: &ExecutionReport, out: &mut Vec<u8>) {
     let plain = matches!(report.order_type, OrderType::Limit | OrderType::Market);
     if !plain
         || !report.terms.is_none()
@@ -286,21 +316,29 @@ fn lots(qty: Qty) -> Result<U32, EncodeError> {
     qty_u32(qty).map(U32::new)
 }
 
-fn units(price: Price) -> Result<U64, EncodeError> {
-    u64::try_from(price.0).map(U64::new).map_err(|_| EncodeError::Price(price))
+#[inline]
+fn units(price: Price) -> Result<u64, EncodeError> {
+    u64::try_from(price.0).map_err(|_| EncodeError::Price(price))
 }
 
 /// The limit price, or the value that means there is none.
-fn price_or_none(report: &ExecutionReport) -> Result<U64, EncodeError> {
+#[inline]
+fn price_or_none(report: &ExecutionReport) -> Result<u64, EncodeError> {
     match report.order_type {
         OrderType::Limit | OrderType::StopLimit => units(report.price),
         OrderType::PegPrimary | OrderType::PegMid if report.price.0 != 0 => units(report.price),
-        _ => Ok(U64::new(PRICE_MARKET)),
+        _ => Ok(PRICE_MARKET),
     }
 }
 
+#[inline]
 fn display(report: &ExecutionReport) -> u8 {
     if is_hidden(report.order_type, report.flags) { b'N' } else { b'Y' }
+}
+
+#[inline]
+fn order_state(report: &ExecutionReport) -> u8 {
+    if report.leaves.0 == 0 { DEAD } else { LIVE }
 }
 
 /// Echoes the terms that the fixed fields don't have, in the fields they are asked for by. When a

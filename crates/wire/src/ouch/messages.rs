@@ -5,7 +5,7 @@
 //! specification. A variant holds the fixed fields and the checked [`Appendage`] behind them.
 
 use zerocopy::big_endian::{U16, U32, U64};
-use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
 
 use crate::layout::{FieldLayout, Layout};
 
@@ -17,7 +17,7 @@ use super::codes::Side;
 macro_rules! messages {
     (
         $(#[$edoc:meta])*
-        $enum:ident;
+        $enum:ident by $from:ident, $read:ident;
         $(
             $(#[doc = $doc:literal])*
             $name:ident = $kind:literal, $len:literal, $tail:ident {
@@ -28,7 +28,7 @@ macro_rules! messages {
         $(
             $(#[doc = $doc])*
             #[derive(
-                Clone, Copy, PartialEq, Eq, Debug, TryFromBytes, IntoBytes, KnownLayout, Immutable,
+                Clone, Copy, PartialEq, Eq, Debug, $from, IntoBytes, KnownLayout, Immutable,
                 Unaligned,
             )]
             #[repr(C)]
@@ -74,13 +74,14 @@ macro_rules! messages {
                 }),*],
             }),*];
 
+            #[inline]
             pub(super) fn parse(bytes: &'a [u8]) -> Result<$enum<'a>, OuchError> {
                 let &kind = bytes.first().ok_or(OuchError::Empty)?;
                 let length = OuchError::Length { kind, len: bytes.len() };
                 match kind {
                     $($kind => {
                         let (fixed, tail) = bytes.split_at_checked($len).ok_or(length)?;
-                        let view = $name::try_ref_from_bytes(fixed)
+                        let view = $name::$read(fixed)
                             .map_err(|_| OuchError::Field { kind })?;
                         match Appendage::parse(tail, Tail::$tail) {
                             Ok(appendage) => Ok($enum::$name(view, appendage)),
@@ -111,8 +112,8 @@ macro_rules! messages {
 }
 
 messages! {
-    /// A message from a client (§2).
-    Inbound;
+    /// A message from a client (§2). Any bytes may stand in its fields.
+    Inbound by FromBytes, ref_from_bytes;
 
     /// Enter Order (§2.1).
     EnterOrder = b'O', 45, Required {
@@ -210,7 +211,7 @@ messages! {
 
 messages! {
     /// A message from the exchange (§3).
-    Outbound;
+    Outbound by TryFromBytes, try_ref_from_bytes;
 
     /// System Event (§3.1).
     SystemEvent = b'S', 10, Nothing {

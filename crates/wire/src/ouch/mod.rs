@@ -29,6 +29,7 @@ mod codes;
 mod command;
 mod encode;
 mod messages;
+mod plain;
 mod terms;
 
 pub use appendage::{Appendage, Element, tag};
@@ -49,6 +50,7 @@ pub use messages::{
     OrderAccepted, OrderCanceled, OrderExecuted, OrderModified, OrderRejected, OrderReplaced,
     OrderRestated, Outbound, PriorityUpdate, ReplaceOrder, SystemEvent,
 };
+pub use plain::read_plain;
 pub use terms::Terms;
 
 /// Why bytes are not an OUCH message of the side they came from.
@@ -102,6 +104,7 @@ impl std::error::Error for OuchError {}
 ///
 /// Coded fields are not checked here, so that a request with a wrong one can be refused by number;
 /// [`to_command`] checks them.
+#[inline]
 pub fn parse_inbound(bytes: &[u8]) -> Result<Inbound<'_>, OuchError> {
     Inbound::parse(bytes)
 }

@@ -281,6 +281,7 @@ impl BigEndian for u64 {
 }
 
 /// Command flags of display and optional fields together.
+#[inline]
 pub(super) fn flags(asked: &Asked, display: u8) -> Result<u8, RejectReason> {
     match display {
         b'Y' => Ok(asked.flags),
