@@ -7,7 +7,7 @@ use types::{
 
 use crate::book_ops::BookOps;
 use crate::expiry::Expiries;
-use crate::index::Index;
+use crate::index::{Found, Index};
 use crate::market::Market;
 use crate::order::Order;
 use crate::slab::Slab;
@@ -180,9 +180,25 @@ impl Books {
         may_keep_place: bool,
         sink: &mut impl Sink,
     ) -> Result<(), RejectReason> {
-        let (slot, book) = self.find(old_key)?;
+        let found = self.look(old_key).ok_or(RejectReason::UnknownOrder)?;
+        self.replace_found(found, order, may_keep_place, sink)
+    }
+
+    /// [`Books::replace`] of the order that [`Books::look`] found; nothing has changed since.
+    ///
+    /// # Errors
+    /// As [`Books::submit`].
+    #[inline]
+    pub fn replace_found(
+        &mut self,
+        found: Found,
+        order: &NewOrder,
+        may_keep_place: bool,
+        sink: &mut impl Sink,
+    ) -> Result<(), RejectReason> {
+        let book = self.found(&found).book;
         let mut ops = self.ops(book, sink).ok_or(RejectReason::UnknownOrder)?;
-        ops.replace(slot, order, may_keep_place)?;
+        ops.replace(found, order, may_keep_place)?;
         self.debug_check();
         Ok(())
     }
@@ -193,14 +209,19 @@ impl Books {
     /// `UnknownOrder`.
     #[inline]
     pub fn cancel(&mut self, key: u64, sink: &mut impl Sink) -> Result<(), RejectReason> {
-        let Ok(found) = self.shared.index.look(key, &self.shared.slab) else {
-            return Err(RejectReason::UnknownOrder);
-        };
-        let book = self.shared.slab[found.slot].book;
-        let mut ops = self.ops(book, sink).ok_or(RejectReason::UnknownOrder)?;
-        ops.cancel(found);
-        self.debug_check();
+        let found = self.look(key).ok_or(RejectReason::UnknownOrder)?;
+        self.cancel_found(found, sink);
         Ok(())
+    }
+
+    /// [`Books::cancel`] of the order that [`Books::look`] found; nothing has changed since.
+    #[inline]
+    pub fn cancel_found(&mut self, found: Found, sink: &mut impl Sink) {
+        let book = self.found(&found).book;
+        if let Some(mut ops) = self.ops(book, sink) {
+            ops.cancel(found);
+        }
+        self.debug_check();
     }
 
     /// Reduces an open order to `open` lots; it keeps its place.
@@ -324,6 +345,19 @@ impl Books {
     pub fn get(&self, key: u64) -> Option<&Order> {
         let slot = self.shared.index.find(key, &self.shared.slab)?;
         Some(&self.shared.slab[slot])
+    }
+
+    /// Where the open order with this key is, for what is to be done with it next: the search for it is
+    /// made once. Of no use after a change of the books.
+    #[inline(always)]
+    pub fn look(&self, key: u64) -> Option<Found> {
+        self.shared.index.look(key, &self.shared.slab).ok()
+    }
+
+    /// The order that was found.
+    #[inline(always)]
+    pub fn found(&self, found: &Found) -> &Order {
+        &self.shared.slab[found.slot]
     }
 
     /// The book an open order is in.

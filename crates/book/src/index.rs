@@ -119,9 +119,14 @@ pub(crate) struct Vacancy {
     byte: u8,
 }
 
-/// Where a key is; valid until the next change.
+/// What is known of a key while looking ahead: first its bucket and, in the low eight bits, its byte; then
+/// the slot that probably is its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trace(pub(crate) u64);
+
+/// Where a key is; valid until the next change of the books.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub struct Found {
     /// The slot of its order.
     pub(crate) slot: u32,
     home: usize,
@@ -170,18 +175,21 @@ impl Index {
         at & self.wide >> 1
     }
 
-    /// Fetches the bucket of a key.
+    /// Fetches the bucket of a key, and says which it is.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, key: u64) {
-        crate::huge::prefetch(&self.buckets[self.home(key).home]);
+    pub(crate) fn prefetch(&self, key: u64) -> Trace {
+        let vacancy = self.home(key);
+        crate::huge::prefetch(&self.buckets[vacancy.home]);
+        Trace((vacancy.home as u64) << 8 | u64::from(vacancy.byte))
     }
 
-    /// The slot that probably is the key's, without looking at the order.
+    /// The slot that probably is the key's, without looking at the order; of a key that is not there any
+    /// slot of its bucket. Without a branch: what commands are about cannot be foreseen.
     #[inline(always)]
-    pub(crate) fn glimpse(&self, key: u64) -> Option<u32> {
-        let Vacancy { home, byte } = self.home(key);
-        let entry = self.buckets[home].matches(byte).trailing_zeros() as usize;
-        self.buckets[home].slots.get(entry).copied()
+    pub(crate) fn glimpse(&self, trace: Trace) -> u32 {
+        let bucket = &self.buckets[(trace.0 >> 8) as usize];
+        let entry = (bucket.matches(trace.0 as u8) | 1 << (WIDTH - 1)).trailing_zeros() as usize;
+        bucket.slots[entry % 16]
     }
 
     /// The slot of a key.

@@ -57,7 +57,7 @@ pub struct Order {
     /// Stop price in force, see [`Order::trigger_price`].
     pub(crate) trigger: i64,
     pub(crate) expire_at: u64,
-    pub(crate) cl_ord_id: [u8; 14],
+    pub(crate) cl_ord_id: ClOrdId,
     pub(crate) session: u16,
     pub(crate) display_qty: u32,
     pub(crate) min_qty: u32,
@@ -97,7 +97,7 @@ impl Order {
             limit: if peg { terms.price.0 } else { 0 },
             trigger: 0,
             expire_at: terms.expire_at.0,
-            cl_ord_id: terms.cl_ord_id.0,
+            cl_ord_id: terms.cl_ord_id,
             session: terms.session,
             display_qty: terms.display_qty,
             min_qty: terms.min_qty,
@@ -227,8 +227,8 @@ impl Order {
 
     /// Participant's own identifier.
     #[inline]
-    pub fn cl_ord_id(&self) -> ClOrdId {
-        ClOrdId(self.cl_ord_id)
+    pub fn cl_ord_id(&self) -> &ClOrdId {
+        &self.cl_ord_id
     }
 
     /// Fields that tests compare at an event.

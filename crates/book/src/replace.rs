@@ -7,27 +7,32 @@ use types::{
 
 use crate::book_ops::BookOps;
 use crate::books::Sink;
+use crate::index::Found;
 use crate::order::{Home, Kind, Order};
 
 impl<S: Sink> BookOps<'_, S> {
-    /// Replaces the order in `slot`.
+    /// Replaces the order that was found.
     #[inline(always)]
     pub(crate) fn replace(
         &mut self,
-        slot: u32,
+        found: Found,
         terms: &NewOrder,
         may_keep_place: bool,
     ) -> Result<(), RejectReason> {
+        let slot = found.slot;
         let old = self.order(slot);
         let mut order = *terms;
         (order.side, order.order_type, order.traded) = (old.side, old.order_type, old.traded);
         let old_key = old.key;
-        let same_key = order.key == old_key;
-        if !same_key && self.shared.index.find(order.key, &self.shared.slab).is_some() {
-            return Err(RejectReason::DuplicateOrder);
-        }
+        let vacancy = match order.key == old_key {
+            true => None,
+            false => match self.shared.index.look(order.key, &self.shared.slab) {
+                Ok(_) => return Err(RejectReason::DuplicateOrder),
+                Err(vacancy) => Some(vacancy),
+            },
+        };
         let units = self.plain_units(&order);
-        let Some(units) = units.filter(|_| same_key && old.home == Home::Shown) else {
+        let Some(units) = units.filter(|_| old.home == Home::Shown) else {
             return self.replace_rare(slot, &order, may_keep_place);
         };
         if may_keep_place && keeps_place(old, &order) {
@@ -46,9 +51,14 @@ impl<S: Sink> BookOps<'_, S> {
         let (old_ref, old_open) = (OrderRef(stored.order_ref), stored.open);
         let old_life = stored.time_in_force;
         *stored = Order::new(number, order_ref, &order);
-        let event = OrderEvent::Replaced { old_key, old_ref, kept: false, shown_less: 0 };
-        self.sink.tell(event, stored, None);
         self.shared.note_end_after(slot, old_life);
+        if let Some(vacancy) = vacancy {
+            // Where the new key goes does not depend on where the old one was.
+            self.shared.index.clear(found);
+            self.shared.index.put(vacancy, slot, &self.shared.slab);
+        }
+        let event = OrderEvent::Replaced { old_key, old_ref, kept: false, shown_less: 0 };
+        self.tell(slot, event);
         self.shared.tally.went(old_open);
         self.shared.tally.came(order.qty);
         if meets || at_once {
@@ -134,7 +144,7 @@ impl<S: Sink> BookOps<'_, S> {
         old.self_trade = order.self_trade;
         old.min_qty = order.min_qty;
         old.expire_at = order.expire_at.0;
-        old.cl_ord_id = order.cl_ord_id.0;
+        old.cl_ord_id = order.cl_ord_id;
         self.shared.note_end_after(slot, old_life);
         if order.key != old_key {
             self.rename(slot, old_key);

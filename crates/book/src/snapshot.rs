@@ -90,7 +90,7 @@ fn write_order(order: &Order, out: &mut impl Words) {
     out.word(order.trigger as u64);
     out.word(order.expire_at);
     let mut id = [0; 16];
-    id[..14].copy_from_slice(&order.cl_ord_id);
+    id[..14].copy_from_slice(&order.cl_ord_id.0);
     out.word(u128::from_le_bytes(id) as u64);
     out.word((u128::from_le_bytes(id) >> 64) as u64);
 }
@@ -198,7 +198,7 @@ fn read_order(book: u16, source: &mut Source) -> Result<Order, SnapshotError> {
     order.expire_at = source.word()?;
     let id = u128::from(source.word()?) | u128::from(source.word()?) << 64;
     let id = id.to_le_bytes();
-    order.cl_ord_id.copy_from_slice(&id[..14]);
+    order.cl_ord_id.0.copy_from_slice(&id[..14]);
     if id[14..] != [0; 2] {
         return Err(SnapshotError::Field);
     }

@@ -114,6 +114,11 @@ impl<S: Sink> BookOps<'_, S> {
             auction: false,
         };
         let (order, incoming) = (&self.shared.slab[maker], &self.shared.slab[taker]);
+        if order.open == 0 {
+            // It leaves the index, and the next one in the queue may trade, after this has been told.
+            self.shared.index.prefetch(order.key);
+            crate::huge::prefetch(&self.shared.slab[order.next]);
+        }
         self.sink.tell(event, order, Some(incoming));
         if order.open == 0 {
             self.take_out(maker);

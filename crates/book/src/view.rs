@@ -3,6 +3,7 @@
 use types::{Digest, OrderRef, Price, Qty, Side};
 
 use crate::books::Books;
+use crate::index::Trace;
 use crate::ladder::Ladder;
 use crate::order::{Home, NIL, Order};
 use crate::slab::Slab;
@@ -130,29 +131,29 @@ impl Books {
     /// Says that this key will be used in about ten commands: the index's memory is fetched
     /// meanwhile. Changes nothing that can be observed.
     #[inline]
-    pub fn prefetch(&self, key: u64) {
-        self.shared.index.prefetch(key);
+    pub fn prefetch(&self, key: u64) -> Trace {
+        self.shared.index.prefetch(key)
     }
 
-    /// Says that this key, of an open order and told to [`Books::prefetch`] before, will be used in
-    /// about five commands: the order's memory is fetched meanwhile.
+    /// Says that the order of this trace will be used in about five commands: its memory is fetched
+    /// meanwhile, and its trace goes on. If no order of the key is open, that of some other one is.
     #[inline]
-    pub fn prefetch_order(&self, key: u64) {
-        if let Some(slot) = self.shared.index.glimpse(key) {
-            let order = &self.shared.slab[slot];
-            crate::huge::prefetch(order);
-            crate::huge::prefetch(&order.stop_price);
-        }
+    pub fn prefetch_order(&self, trace: &mut Trace) {
+        let slot = self.shared.index.glimpse(*trace);
+        let order = &self.shared.slab[slot];
+        crate::huge::prefetch(order);
+        crate::huge::prefetch(&order.stop_price);
+        trace.0 = u64::from(slot);
     }
 
-    /// Says that the open order of this key, told to [`Books::prefetch_order`] before, will leave
-    /// its queue in two or three commands: its neighbours' memory is fetched meanwhile. Returns the
+    /// Says that the order of this trace, told to [`Books::prefetch_order`] before, will leave its
+    /// queue in two or three commands: its neighbours' memory is fetched meanwhile. Returns the
     /// order, or one that looks like it from afar.
     #[inline]
-    pub fn prefetch_neighbours(&self, key: u64) -> Option<&Order> {
-        let order = &self.shared.slab[self.shared.index.glimpse(key)?];
+    pub fn prefetch_neighbours(&self, trace: &Trace) -> &Order {
+        let order = &self.shared.slab[trace.0 as u32];
         crate::huge::prefetch(&self.shared.slab[order.prev]);
         crate::huge::prefetch(&self.shared.slab[order.next]);
-        Some(order)
+        order
     }
 }

@@ -6,6 +6,7 @@
 
 use std::borrow::Borrow;
 
+use book::Trace;
 use types::{CommandKind, Input, UserRefNum};
 
 use crate::apply::{Applied, Engine};
@@ -29,59 +30,50 @@ impl Engine {
         mut after: impl FnMut(&Engine, &Input, Applied, &mut Output),
     ) {
         let mut inputs = inputs.into_iter();
-        let mut way: [Option<I>; WAY] = [const { None }; WAY];
+        // Each input with the trace of the order that it is about.
+        let mut way: [(Option<I>, Trace); WAY] = std::array::from_fn(|_| (None, Trace::default()));
         for step in 0usize.. {
             let at = |back: usize| step.wrapping_sub(back) % WAY;
-            way[at(0)] = inputs.next();
-            if let Some(input) = &way[at(0)] {
-                self.fetch_index(input.borrow());
+            let next = inputs.next();
+            let trace = next.as_ref().map(|input| self.fetch_index(input.borrow()));
+            way[at(0)] = (next, trace.unwrap_or_default());
+            if step >= STEP {
+                self.books.prefetch_order(&mut way[at(STEP)].1);
             }
-            if let Some(input) = &way[at(STEP)] {
-                self.fetch_order(input.borrow());
-            }
-            if let Some(input) = &way[at(2 * STEP)] {
-                self.fetch_rest(input.borrow());
+            if step >= 2 * STEP {
+                self.fetch_rest(&way[at(2 * STEP)].1);
             }
             match &way[at(3 * STEP)] {
-                Some(input) => {
+                (Some(input), _) => {
                     let input = input.borrow();
                     let applied = self.apply(input, out);
                     after(self, input, applied, out);
                 }
-                None if step >= 3 * STEP => return,
-                None => {}
+                _ if step >= 3 * STEP => return,
+                _ => {}
             }
         }
     }
 
+    /// Where the order is that the input is about. Nearly the same is done for every kind of command: of which
+    /// kind the next one is cannot be foreseen, and a wrong guess costs more than a fetch in vain.
     #[inline(always)]
-    fn fetch_index(&self, input: &Input) {
+    fn fetch_index(&self, input: &Input) -> Trace {
         let command = &input.command;
-        self.books.prefetch(key_of(command.account, subject(input)));
-        if let Some(ids) = &self.ids
-            && command.kind != CommandKind::Cancel
-        {
+        if let Some(ids) = &self.ids {
             ids.prefetch(command.account, &command.cl_ord_id);
         }
+        if command.kind == CommandKind::Replace {
+            self.books.prefetch(key_of(command.account, command.user_ref));
+        }
+        self.books.prefetch(key_of(command.account, subject(input)))
     }
 
     #[inline(always)]
-    fn fetch_order(&self, input: &Input) {
-        if input.command.kind != CommandKind::NewOrder {
-            self.books.prefetch_order(key_of(input.command.account, subject(input)));
-        }
-    }
-
-    #[inline(always)]
-    fn fetch_rest(&self, input: &Input) {
-        if input.command.kind == CommandKind::NewOrder {
-            return;
-        }
-        let key = key_of(input.command.account, subject(input));
-        if let Some(order) = self.books.prefetch_neighbours(key)
-            && let Some(ids) = &self.ids
-        {
-            ids.prefetch(account_of(order.key()), &order.cl_ord_id());
+    fn fetch_rest(&self, trace: &Trace) {
+        let order = self.books.prefetch_neighbours(trace);
+        if let Some(ids) = &self.ids {
+            ids.prefetch(account_of(order.key()), order.cl_ord_id());
         }
     }
 }

@@ -171,7 +171,7 @@ impl Engine {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn dispatch(&mut self, input: &Input, out: &mut Output) -> Applied {
         match input.command.kind {
             CommandKind::NewOrder => self.new_order(input, out),
@@ -225,6 +225,7 @@ impl Engine {
     }
 
     /// Transport: is this source's input to be carried out?
+    #[inline(always)]
     fn admit(&mut self, input: &Input) -> Result<(), Applied> {
         let source = &input.source;
         if source.shard != self.config.shard {
@@ -269,7 +270,6 @@ impl Engine {
         slot: usize,
         out: &'a mut Output,
     ) -> (&'a mut Books, EngineEvents<'a>) {
-        let cross = cross_kind(self.books.phase(slot as u16));
         let events = EngineEvents {
             auction_from: out.executions.len(),
             out,
@@ -280,9 +280,10 @@ impl Engine {
             trades: &mut self.trades,
             slot,
             now: self.now,
-            cross,
+            phase: self.books.phase(slot as u16),
             replaced: None,
             prices_late: 0,
+            id_place: None,
             asked_as: ClOrdId::default(),
             interrupted: false,
         };
@@ -291,7 +292,7 @@ impl Engine {
 
     /// After a call of the books: the dynamic collar follows the last price, and an interruption
     /// is told in full.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle(&mut self, slot: usize, interrupted: bool, out: &mut Output) {
         let last = self.books.last_price(slot as u16);
         let market = &mut self.markets[slot];

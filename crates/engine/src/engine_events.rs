@@ -7,14 +7,14 @@
 
 use book::{Order, Sink};
 use types::{
-    CancelReason, CrossKind, ExecutionKind, FeedSeq, InstrumentId, Liquidity, MarketEvent,
-    MatchNumber, Nanos, OrderEvent, OrderRef, OrderType, Price, Qty, Side, TradingState,
-    UserRefNum,
+    CancelReason, ExecutionKind, FeedSeq, InstrumentId, Liquidity, MarketEvent, MatchNumber, Nanos,
+    OrderEvent, OrderRef, OrderType, Phase, Price, Qty, Side, TradingState, UserRefNum,
 };
 
+use crate::apply::cross_kind;
 use crate::counters::Counters;
 use crate::output::{Feed, Output, about_order, account_of};
-use crate::risk::{Less, OpenIds, Risk};
+use crate::risk::{IdPlace, Less, OpenIds, Risk};
 use crate::trades::{Party, Trade, Trades};
 
 /// An order that a replace takes out of the book: what has to be taken off the risk sums.
@@ -35,14 +35,16 @@ pub(crate) struct EngineEvents<'a> {
     pub(crate) trades: &'a mut Trades,
     pub(crate) slot: usize,
     pub(crate) now: Nanos,
-    /// What an uncrossing is called on the feed.
-    pub(crate) cross: CrossKind,
+    /// Phase of the book before the call: it says what an uncrossing is called on the feed.
+    pub(crate) phase: Phase,
     /// The order a replace is about.
     pub(crate) replaced: Option<ReplacedOrder>,
     /// Key of an incoming market-to-limit order, which gets its price when it rests; 0: none.
     pub(crate) prices_late: u64,
     /// Identifier of the cancel under way; blank: it has none, or none is.
     pub(crate) asked_as: types::ClOrdId,
+    /// Where the identifier of the new order goes, which was looked for just now.
+    pub(crate) id_place: Option<IdPlace>,
     /// First report of the uncrossing under way.
     pub(crate) auction_from: usize,
     /// Whether the dynamic collar stopped trading.
@@ -81,20 +83,22 @@ impl EngineEvents<'_> {
         self.feed.publish(event, self.out)
     }
 
+    #[inline(never)]
     fn accepted(&mut self, order: &Order) {
         self.counters.accepted += 1;
         let account = account_of(order.key());
         self.risk.opened(account, self.slot, order.side(), order.open(), open_price(order));
-        if let Some(ids) = self.ids {
-            ids.insert(account, &order.cl_ord_id());
+        if let (Some(ids), Some(place)) = (&mut self.ids, self.id_place.take()) {
+            ids.put(place, account, order.cl_ord_id());
         }
         let kind = ExecutionKind::Accepted;
         let mut report = about_order(kind, self.instrument(), order, self.now);
         report.qty = report.leaves;
         report.price = order.limit();
-        self.out.executions.push(report);
+        self.out.report(report, order.cl_ord_id());
     }
 
+    #[inline(never)]
     fn replaced(&mut self, order: &Order, old_key: u64, kept: bool, shown_less: u32) {
         self.counters.replaced += 1;
         let (account, side) = (account_of(order.key()), order.side());
@@ -111,7 +115,7 @@ impl EngineEvents<'_> {
             self.risk.opened(account, self.slot, side, order.open(), open_price(order));
             if let Some(ids) = self.ids {
                 ids.remove(account, &old.cl_ord_id);
-                ids.insert(account, &order.cl_ord_id());
+                ids.insert(account, order.cl_ord_id());
             }
         }
         let instrument = self.instrument();
@@ -119,13 +123,14 @@ impl EngineEvents<'_> {
         report.orig_user_ref = UserRefNum(old_key as u32);
         report.qty = report.leaves;
         report.price = order.limit();
-        self.out.executions.push(report);
+        self.out.report(report, order.cl_ord_id());
         if kept && shown_less > 0 {
             let (order_ref, qty) = (order.order_ref(), lots(shown_less));
             self.publish(MarketEvent::OrderCancel { instrument, order_ref, qty });
         }
     }
 
+    #[inline(never)]
     fn added(&mut self, order: &Order, instead_of: OrderRef) {
         if order.key() == self.prices_late && order.order_type() == OrderType::Limit {
             self.risk.priced(account_of(order.key()), order.open(), order.price());
@@ -147,10 +152,14 @@ impl EngineEvents<'_> {
         });
     }
 
-    #[inline]
+    #[inline(never)]
     fn traded(&mut self, trade: &Fill, order: &Order, other: &Order) {
         assert!(order.side() != other.side(), "a trade has two sides");
         assert!(trade.shown <= trade.qty && trade.other_shown <= trade.qty);
+        if let Some(ids) = &self.ids {
+            // Forgotten below if it has traded in full.
+            ids.prefetch(account_of(order.key()), order.cl_ord_id());
+        }
         let instrument = self.instrument();
         let (qty, price, match_number) = (lots(trade.qty), trade.price, trade.match_number);
         let counts = &mut self.counters.instruments[self.slot];
@@ -169,7 +178,7 @@ impl EngineEvents<'_> {
             self.publish(MarketEvent::Trade { instrument, side, qty, price, match_number })
         };
         let (rested, came) = match trade.auction {
-            true => (Liquidity::from(self.cross), Liquidity::from(self.cross)),
+            true => [Liquidity::from(cross_kind(self.phase)); 2].into(),
             false => (Liquidity::Added, Liquidity::Removed),
         };
         for (party, liquidity) in [(order, rested), (other, came)] {
@@ -180,7 +189,7 @@ impl EngineEvents<'_> {
             report.price = price;
             report.match_number = match_number;
             report.public_after = public_after;
-            self.out.executions.push(report);
+            self.out.report(report, party.cl_ord_id());
             self.risk.traded(&less(party, self.slot, trade.qty), price);
             if party.open() == 0 {
                 self.forget_id(party);
@@ -193,6 +202,7 @@ impl EngineEvents<'_> {
     }
 
     /// The displayed part of one side of an auction trade.
+    #[cold]
     fn print_shown(&mut self, order: &Order, shown: u32, trade: &Fill) {
         if shown > 0 {
             self.publish(MarketEvent::OrderExecutedWithPrice {
@@ -206,8 +216,9 @@ impl EngineEvents<'_> {
         }
     }
 
+    #[cold]
     fn uncrossed(&mut self, price: Price, qty: u64, match_number: MatchNumber) {
-        let (instrument, kind) = (self.instrument(), self.cross);
+        let (instrument, kind) = (self.instrument(), cross_kind(self.phase));
         let qty = Qty(qty);
         let event = MarketEvent::CrossTrade { instrument, qty, price, match_number, kind };
         let position = self.publish(event);
@@ -221,6 +232,7 @@ impl EngineEvents<'_> {
     }
 
     /// Open lots went away without trading; the order goes on when it has any left.
+    #[inline(never)]
     fn shrunk(&mut self, order: &Order, qty: u32, shown: u32, reason: CancelReason) {
         assert!(shown <= qty, "no more is taken off the display than off the order");
         let instrument = self.instrument();
@@ -228,11 +240,8 @@ impl EngineEvents<'_> {
         let mut report = about_order(kind, instrument, order, self.now);
         report.cancel_reason = reason;
         report.qty = lots(qty);
-        let named = self.asked_as != types::ClOrdId::default();
-        if named && reason == CancelReason::Requested {
-            report.cl_ord_id = self.asked_as;
-        }
-        self.out.executions.push(report);
+        let named = self.asked_as != types::ClOrdId::BLANK && reason == CancelReason::Requested;
+        self.out.report(report, if named { &self.asked_as } else { order.cl_ord_id() });
         let mut less = less(order, self.slot, qty);
         if order.key() == self.prices_late {
             // It had got its price, and found no room there.
@@ -253,14 +262,22 @@ impl EngineEvents<'_> {
 
     fn forget_id(&mut self, order: &Order) {
         if let Some(ids) = self.ids {
-            ids.remove(account_of(order.key()), &order.cl_ord_id());
+            ids.remove(account_of(order.key()), order.cl_ord_id());
         }
     }
 
+    #[cold]
+    fn interrupt(&mut self) {
+        self.interrupted = true;
+        let (instrument, state) = (self.instrument(), TradingState::Paused);
+        self.publish(MarketEvent::TradingAction { instrument, state });
+    }
+
+    #[cold]
     fn restated(&mut self, kind: ExecutionKind, order: &Order) {
         let mut report = about_order(kind, self.instrument(), order, self.now);
         report.qty = report.leaves;
-        self.out.executions.push(report);
+        self.out.report(report, order.cl_ord_id());
     }
 }
 
@@ -279,7 +296,8 @@ fn lots(lots: u32) -> Qty {
 }
 
 impl Sink for EngineEvents<'_> {
-    #[inline]
+    /// Inlined, so that where the books tell of something it is known what.
+    #[inline(always)]
     fn tell(&mut self, event: OrderEvent, order: &Order, other: Option<&Order>) {
         let instrument = self.instrument();
         match event {
@@ -303,11 +321,7 @@ impl Sink for EngineEvents<'_> {
             }
             OrderEvent::Triggered => self.restated(ExecutionKind::Triggered, order),
             OrderEvent::Repriced { .. } => self.restated(ExecutionKind::Restated, order),
-            OrderEvent::Interrupted { .. } => {
-                self.interrupted = true;
-                let state = TradingState::Paused;
-                self.publish(MarketEvent::TradingAction { instrument, state });
-            }
+            OrderEvent::Interrupted { .. } => self.interrupt(),
             OrderEvent::Uncrossed { price, qty, match_number } => {
                 self.uncrossed(price, qty, match_number);
             }

@@ -69,10 +69,14 @@ impl Market {
     }
 
     /// Whether a price within the instrument's range is a multiple of its tick.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn fits(&self, price: Price) -> bool {
+        self.tick == 1 || self.fits_ticks(price)
+    }
+
+    #[inline(never)]
+    fn fits_ticks(&self, price: Price) -> bool {
         match (self.tick, u32::try_from(price.0)) {
-            (1, _) => true,
             (tick, Ok(price)) if tick != 0 => price.is_multiple_of(tick),
             _ => self.ticks.fits(price),
         }

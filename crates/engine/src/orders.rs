@@ -16,6 +16,7 @@ use crate::risk::Proposal;
 use crate::terms;
 
 impl Engine {
+    #[inline(never)]
     pub(crate) fn new_order(&mut self, input: &Input, out: &mut Output) -> Applied {
         if let Err(ended) = self.claim(&input.command, out) {
             return ended;
@@ -26,6 +27,7 @@ impl Engine {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn replace(&mut self, input: &Input, out: &mut Output) -> Applied {
         if let Err(ended) = self.claim(&input.command, out) {
             return ended;
@@ -36,6 +38,7 @@ impl Engine {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn cancel(&mut self, input: &Input, out: &mut Output) -> Applied {
         let command = &input.command;
         if !self.accounts.exists(command.account) {
@@ -47,10 +50,11 @@ impl Engine {
         // Counts as a message, but taking away is never refused.
         self.risk.take_message(command.account, received_at(input));
         let key = key_of(command.account, command.user_ref);
-        let Some(order) = self.books.get(key) else {
+        let Some(found) = self.books.look(key) else {
             self.counters.cancels_too_late += 1;
             return self.reject_cancel(command, RejectReason::UnknownOrder, out);
         };
+        let order = self.books.found(&found);
         let (slot, open) = (usize::from(order.book()), order.open());
         let left = command.qty.0.saturating_sub(u64::from(order.traded()));
         // A cancel may only take away.
@@ -61,7 +65,10 @@ impl Engine {
         let (books, mut events) = self.events(slot, out);
         events.asked_as = command.cl_ord_id;
         let done = match left as u32 {
-            0 => books.cancel(key, &mut events),
+            0 => {
+                books.cancel_found(found, &mut events);
+                Ok(())
+            }
             left => books.reduce(key, left, &mut events),
         };
         let interrupted = events.interrupted;
@@ -73,16 +80,17 @@ impl Engine {
     }
 
     /// Takes a new order, or says why not.
+    #[inline(always)]
     fn enter(&mut self, input: &Input, out: &mut Output) -> Result<(), RejectReason> {
         let command = &input.command;
         self.check_account(input)?;
         let slot = self.slot(command.instrument).ok_or(RejectReason::UnknownInstrument)?;
         let market = &self.markets[slot];
         let price = terms::check(command, command.order_type, market, self.now)?;
-        if let Some(ids) = &self.ids
-            && ids.contains(command.account, &command.cl_ord_id)
-        {
-            return Err(RejectReason::DuplicateClOrdId);
+        let mut id_place = None;
+        if let Some(ids) = &self.ids {
+            let place = ids.look(command.account, &command.cl_ord_id);
+            id_place = Some(place.ok_or(RejectReason::DuplicateClOrdId)?);
         }
         let market_price = market.price();
         self.risk.allow(&Proposal {
@@ -98,6 +106,7 @@ impl Engine {
         })?;
         let order = self.order(input, price);
         let (books, mut events) = self.events(slot, out);
+        events.id_place = id_place;
         if order.order_type == OrderType::MarketToLimit {
             events.prices_late = order.key;
         }
@@ -108,11 +117,13 @@ impl Engine {
     }
 
     /// Replaces an order, or says why not.
+    #[inline(always)]
     fn exchange(&mut self, input: &Input, out: &mut Output) -> Result<(), RejectReason> {
         let command = &input.command;
         self.check_account(input)?;
         let old_key = key_of(command.account, command.orig_user_ref);
-        let old = *self.books.get(old_key).ok_or(RejectReason::UnknownOrder)?;
+        let found = self.books.look(old_key).ok_or(RejectReason::UnknownOrder)?;
+        let old = self.books.found(&found);
         let (slot, order_type) = (usize::from(old.book()), old.order_type());
         if command.order_type == OrderType::Market && order_type != OrderType::Market {
             return Err(RejectReason::Unsupported);
@@ -125,7 +136,7 @@ impl Engine {
         let open = command.qty.0 - u64::from(old.traded());
         assert!(old.open() > 0 && old.shown() <= old.open(), "an open order has lots");
         if let Some(ids) = &self.ids
-            && command.cl_ord_id != old.cl_ord_id()
+            && command.cl_ord_id != *old.cl_ord_id()
             && ids.contains(command.account, &command.cl_ord_id)
         {
             return Err(RejectReason::DuplicateClOrdId);
@@ -140,18 +151,19 @@ impl Engine {
             limit_price: price,
             value_price: value_price(command, order_type, price, market_price),
             market: market_price,
-            instead_of: Some((u64::from(old.open()), open_price(&old))),
+            instead_of: Some((u64::from(old.open()), open_price(old))),
         })?;
         let mut order = self.order(input, price);
         (order.side, order.order_type) = (old.side(), order_type);
         (order.qty, order.traded) = (open as u32, old.traded());
+        let (price, cl_ord_id) = (open_price(old), *old.cl_ord_id());
+        let replaced = ReplacedOrder { open: old.open(), price, cl_ord_id };
         let (books, mut events) = self.events(slot, out);
-        let (price, cl_ord_id) = (open_price(&old), old.cl_ord_id());
-        events.replaced = Some(ReplacedOrder { open: old.open(), price, cl_ord_id });
+        events.replaced = Some(replaced);
         if order_type == OrderType::MarketToLimit {
             events.prices_late = order.key;
         }
-        books.replace(old_key, &order, true, &mut events)?;
+        books.replace_found(found, &order, true, &mut events)?;
         assert!(events.replaced.is_none(), "the old order was taken off the risk sums");
         let interrupted = events.interrupted;
         self.settle(slot, interrupted, out);
@@ -159,6 +171,7 @@ impl Engine {
     }
 
     /// What the book is asked to take.
+    #[inline(always)]
     fn order(&self, input: &Input, price: Price) -> NewOrder {
         let command = &input.command;
         let account = self.risk.account(command.account);
@@ -187,6 +200,7 @@ impl Engine {
     }
 
     /// Business identity: a request number counts once a day, and while an order lives under it.
+    #[inline(always)]
     pub(crate) fn claim(&mut self, command: &Command, out: &mut Output) -> Result<(), Applied> {
         if !self.accounts.exists(command.account) {
             return Err(Applied::Refused);
@@ -206,6 +220,7 @@ impl Engine {
     }
 
     /// Whether the account may send orders now.
+    #[inline(always)]
     fn check_account(&mut self, input: &Input) -> Result<(), RejectReason> {
         if self.day != Day::Open {
             return Err(RejectReason::MarketClosed);
@@ -221,12 +236,15 @@ impl Engine {
         Ok(())
     }
 
+    #[cold]
+    #[inline(never)]
     fn reject(&mut self, command: &Command, reason: RejectReason, out: &mut Output) -> Applied {
         self.counters.rejected(reason);
         out.executions.push(refusal(ExecutionKind::Rejected, command, reason, self.now));
         Applied::Done
     }
 
+    #[inline(never)]
     pub(crate) fn reject_cancel(
         &self,
         command: &Command,

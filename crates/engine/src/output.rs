@@ -2,9 +2,9 @@
 
 use book::Order;
 use types::{
-    AccountId, CancelReason, Command, ExecutionKind, ExecutionReport, FeedSeq, InstrumentId,
-    Liquidity, MarketEvent, MatchNumber, Nanos, OrderRef, OrderTerms, Qty, RejectReason,
-    UserRefNum,
+    AccountId, CancelReason, ClOrdId, Command, ExecutionKind, ExecutionReport, FeedSeq,
+    InstrumentId, Liquidity, MarketEvent, MatchNumber, Nanos, OrderRef, OrderTerms, Qty,
+    RejectReason, UserRefNum,
 };
 
 /// Events of one or several inputs, in order. The caller clears and reuses it: no allocation once
@@ -21,6 +21,16 @@ impl Output {
     /// Room for `executions` and `market` events before anything is allocated.
     pub fn with_capacity(executions: usize, market: usize) -> Output {
         Output { executions: Vec::with_capacity(executions), market: Vec::with_capacity(market) }
+    }
+
+    /// Appends a report, which so far has no identifier, and gives it this one: copied to where it stays,
+    /// not to a report that is copied then.
+    #[inline(always)]
+    pub(crate) fn report(&mut self, report: ExecutionReport, id: &ClOrdId) {
+        self.executions.push(report);
+        if let Some(last) = self.executions.last_mut() {
+            last.cl_ord_id = *id;
+        }
     }
 
     /// Forgets everything, keeps the memory.
@@ -72,7 +82,8 @@ pub(crate) fn key_of(account: AccountId, user_ref: UserRefNum) -> u64 {
     u64::from(account.0) << 32 | u64::from(user_ref.0)
 }
 
-/// A report about an order as it now is; `qty` zero, set what the kind names.
+/// A report about an order as it now is, for [`Output::report`] with the order's identifier; `qty` zero,
+/// set what the kind names.
 #[inline]
 pub(crate) fn about_order(
     kind: ExecutionKind,
@@ -101,7 +112,7 @@ pub(crate) fn about_order(
         match_number: MatchNumber(0),
         public_after: FeedSeq(0),
         t_seq,
-        cl_ord_id: order.cl_ord_id(),
+        cl_ord_id: ClOrdId::BLANK,
         reserved2: [0; 2],
         terms: terms_of(order),
     }

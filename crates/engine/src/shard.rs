@@ -74,7 +74,7 @@ impl Engine {
                 last: true,
             });
             if let Some(ids) = &mut self.ids {
-                ids.remove(account, &order.cl_ord_id());
+                ids.remove(account, order.cl_ord_id());
             }
         }
         for account in self.risk.accounts() {

@@ -170,7 +170,7 @@ impl Engine {
             }
             self.risk.opened(account, slot, order.side(), order.open(), open_price(order));
             if let Some(ids) = &mut self.ids {
-                ids.insert(account, &order.cl_ord_id());
+                ids.insert(account, order.cl_ord_id());
             }
         }
         Some(())

@@ -68,6 +68,7 @@ impl Gateways {
     }
 
     /// Says what a source is and records its number when it is new.
+    #[inline]
     pub(crate) fn record(&mut self, source: &Source) -> Standing {
         let slot = usize::from(source.gateway.0).checked_sub(1);
         let Some(slot) = slot.and_then(|index| self.slots.get_mut(index)) else {
@@ -153,7 +154,7 @@ impl RefWindow {
     }
 
     /// Whether `number` is new; if so it is recorded.
-    #[inline]
+    #[inline(always)]
     fn record(&mut self, number: u32) -> bool {
         // What nearly always comes: the next number. Its place was that of one a window lower.
         if number == self.highest.wrapping_add(1) && number != 0 {
@@ -165,6 +166,7 @@ impl RefWindow {
         self.record_other(number)
     }
 
+    #[inline(never)]
     fn record_other(&mut self, number: u32) -> bool {
         if number > self.highest {
             self.forget(u64::from(self.highest) + 1, u64::from(number));
@@ -240,12 +242,13 @@ impl Accounts {
         Accounts { windows: vec![None; most], sessions: vec![0; most] }
     }
 
+    #[inline]
     pub(crate) fn exists(&self, account: AccountId) -> bool {
         account.0 != 0 && usize::from(account.0) <= self.windows.len()
     }
 
     /// Whether this is the first request with its number; if so it is recorded. The account exists.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record(&mut self, account: AccountId, user_ref: UserRefNum) -> bool {
         assert!(user_ref.0 != 0, "number 0 is no identity");
         let window = &mut self.windows[usize::from(account.0) - 1];

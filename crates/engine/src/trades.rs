@@ -27,7 +27,7 @@ impl Party {
         Party {
             key: order.key(),
             order_ref: order.order_ref(),
-            cl_ord_id: order.cl_ord_id(),
+            cl_ord_id: *order.cl_ord_id(),
             order_type: order.order_type(),
             time_in_force: order.time_in_force(),
             flags: order.flags(),

@@ -47,7 +47,7 @@ fn order_view(order: &Order) -> OrderView {
         stop_price: OrderView::stop_price_of(order.order_type(), order.stop_price()),
         waits_for: order.trigger_price(),
         expire_at: order.expire_at(),
-        cl_ord_id: order.cl_ord_id(),
+        cl_ord_id: *order.cl_ord_id(),
     }
 }
 

@@ -10,12 +10,27 @@ struct Word(u128);
 impl Word {
     const FREE: Word = Word(0);
 
+    #[inline(always)]
     fn new(account: AccountId, id: &ClOrdId) -> Word {
-        let mut bytes = [0; 16];
-        bytes[..14].copy_from_slice(&id.0);
-        bytes[14..].copy_from_slice(&account.0.to_le_bytes());
-        Word(u128::from_le_bytes(bytes))
+        // In parts that do not overlap: identifiers are often looked at right after they were written.
+        let (low, rest) = id.0.split_first_chunk().expect("eight of 14 bytes");
+        let (middle, rest) = rest.split_first_chunk().expect("four of six bytes");
+        let top = rest.first_chunk().expect("two of two bytes");
+        let high = u64::from(u32::from_le_bytes(*middle))
+            | u64::from(u16::from_le_bytes(*top)) << 32
+            | u64::from(account.0) << 48;
+        let low = u64::from_le_bytes(*low);
+        Word(u128::from(high) << 64 | u128::from(low))
     }
+}
+
+/// Where an identifier goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct IdPlace(usize);
+
+impl IdPlace {
+    /// Of a blank identifier, which is not kept.
+    const NOWHERE: IdPlace = IdPlace(usize::MAX);
 }
 
 /// The identifiers of open orders; blank ones are not kept. Derived from the books: it is no part
@@ -48,6 +63,37 @@ impl OpenIds {
 
     pub(crate) fn contains(&self, account: AccountId, id: &ClOrdId) -> bool {
         *id != ClOrdId::default() && self.find(Word::new(account, id)).is_some()
+    }
+
+    /// Where an identifier would be kept; `None` when an open order of the account has it. Valid until
+    /// the next change.
+    #[inline(always)]
+    pub(crate) fn look(&self, account: AccountId, id: &ClOrdId) -> Option<IdPlace> {
+        if *id == ClOrdId::default() {
+            return Some(IdPlace::NOWHERE);
+        }
+        let word = Word::new(account, id);
+        let mut at = self.home(word);
+        while self.words[at] != Word::FREE {
+            if self.words[at] == word {
+                return None;
+            }
+            at = self.after(at);
+        }
+        Some(IdPlace(at))
+    }
+
+    /// Keeps an identifier at the place that was found for it.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, place: IdPlace, account: AccountId, id: &ClOrdId) {
+        if place == IdPlace::NOWHERE {
+            return;
+        }
+        self.free -= 1;
+        assert!(self.free > 0, "a search ends at a free word");
+        let word = &mut self.words[place.0];
+        assert!(*word == Word::FREE, "the place was found just now");
+        *word = Word::new(account, id);
     }
 
     pub(crate) fn insert(&mut self, account: AccountId, id: &ClOrdId) {
@@ -84,7 +130,7 @@ impl OpenIds {
         self.words[hole] = Word::FREE;
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, word: Word) -> Option<usize> {
         let mut at = self.home(word);
         loop {
@@ -96,12 +142,13 @@ impl OpenIds {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn home(&self, word: Word) -> usize {
         let (low, high) = (word.0 as u64 ^ self.seeds[0], (word.0 >> 64) as u64 ^ self.seeds[1]);
         book::fold_multiply(low, high) as usize & (self.words.len() - 1)
     }
 
+    #[inline(always)]
     fn after(&self, at: usize) -> usize {
         (at + 1) & (self.words.len() - 1)
     }
@@ -113,6 +160,12 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
+    #[test]
+    fn a_word_is_all_bytes_of_the_identifier_and_the_account() {
+        let word = Word::new(AccountId(0x5453), &ClOrdId(*b"abcdefghijklmn"));
+        assert_eq!(word.0.to_le_bytes(), *b"abcdefghijklmnST");
+    }
+
     proptest! {
         #[test]
         fn agrees_with_a_set(steps in prop::collection::vec((1u16..3, 0u8..12), 1..400)) {
@@ -122,7 +175,11 @@ mod tests {
                 if model.remove(&(account, id)) {
                     ids.remove(account, &id);
                 } else if model.len() < 16 {
-                    ids.insert(account, &id);
+                    match ids.look(account, &id) {
+                        Some(place) if letter % 2 == 0 => ids.put(place, account, &id),
+                        _ => ids.insert(account, &id),
+                    }
+                    prop_assert!(ids.look(account, &id).is_none());
                     model.insert((account, id));
                 }
                 for a in 1..3 {

@@ -19,7 +19,7 @@ mod rows;
 
 pub(crate) use allotments::Directive;
 pub use allotments::{AllotFault, AllotTotals, AllotWant};
-pub(crate) use ids::OpenIds;
+pub(crate) use ids::{IdPlace, OpenIds};
 pub(crate) use rows::{Row, Rows};
 
 use types::{AccountId, Digest, LimitKind, Price, RejectReason, SelfTrade, Side, limits::QTY_MAX};
@@ -123,10 +123,12 @@ impl Risk {
     }
 
     /// An account that exists.
+    #[inline(always)]
     pub(crate) fn account(&self, account: AccountId) -> &Account {
         &self.accounts[usize::from(account.0) - 1]
     }
 
+    #[inline(always)]
     pub(crate) fn account_mut(&mut self, account: AccountId) -> &mut Account {
         &mut self.accounts[usize::from(account.0) - 1]
     }
@@ -136,6 +138,7 @@ impl Risk {
     }
 
     /// Takes a message from the account's bucket; false when there is none.
+    #[inline(always)]
     pub(crate) fn take_message(&mut self, account: AccountId, at: u64) -> bool {
         let account = self.account_mut(account);
         let limit = account.limits.get(LimitKind::MessageRate);
@@ -153,6 +156,7 @@ impl Risk {
     }
 
     /// Whether the account may have this order; the first limit in the way is the reason.
+    #[inline(always)]
     pub(crate) fn check(&self, order: &Proposal) -> Result<(), RejectReason> {
         let row = self.rows.row(order.account, order.slot);
         let account = self.account(order.account);
@@ -193,6 +197,7 @@ impl Risk {
     }
 
     /// An order with `open` lots is open from now on.
+    #[inline(always)]
     pub(crate) fn opened(
         &mut self,
         account: AccountId,
@@ -208,6 +213,7 @@ impl Risk {
     }
 
     /// Lots are not open any more.
+    #[inline(always)]
     pub(crate) fn closed(&mut self, less: &Less) {
         let row = self.rows.row_mut(less.account, less.slot);
         row.release(less.side, less.lots);
@@ -240,6 +246,7 @@ impl Risk {
     }
 
     /// Lots are not open any more because they traded at a price.
+    #[inline(always)]
     pub(crate) fn traded(&mut self, less: &Less, at: Price) {
         let row = self.rows.row_mut(less.account, less.slot);
         row.release(less.side, less.lots);
@@ -370,6 +377,7 @@ fn value(lots: u32, price: Price) -> i128 {
     i128::from(lots) * i128::from(price.0)
 }
 
+#[inline(always)]
 fn fat_finger(order: &Proposal, most_bp: u64) -> Result<(), RejectReason> {
     if most_bp == Limits::UNLIMITED || order.market.0 == 0 || order.limit_price.0 == 0 {
         return Ok(());

@@ -28,6 +28,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    #[inline(always)]
     pub(crate) fn open_mut(&mut self, side: Side) -> &mut u64 {
         match side {
             Side::Buy => &mut self.open_buy,
@@ -36,13 +37,14 @@ impl Row {
     }
 
     /// Lots are not open any more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&mut self, side: Side, lots: u32) {
         let open = self.open_mut(side);
         *open = open.checked_sub(lots.into()).expect("no more lots are released than reserved");
     }
 
     /// The position in the direction of `side` once all open orders of that side have traded.
+    #[inline(always)]
     pub(crate) fn worst(&self, side: Side) -> i128 {
         match side {
             Side::Buy => i128::from(self.position) + i128::from(self.open_buy),
@@ -51,11 +53,13 @@ impl Row {
     }
 
     /// Lots held either way at the price of the last trade.
+    #[inline(always)]
     pub(crate) fn value(&self) -> i128 {
         i128::from(self.position.unsigned_abs()) * i128::from(self.mark.0)
     }
 
     /// Changes the position and says by how much its value grew.
+    #[inline(always)]
     pub(crate) fn trade(&mut self, side: Side, lots: i64, at: Price) -> i128 {
         let before = self.value();
         let lots = if side == Side::Buy { lots } else { -lots };
@@ -108,13 +112,13 @@ impl Rows {
         Rows { pages: vec![0; accounts * per_account], per_account, rows }
     }
 
-    #[inline]
+    #[inline(always)]
     fn place(&self, account: AccountId, slot: usize) -> usize {
         (usize::from(account.0) - 1) * self.per_account + slot / PAGE
     }
 
     /// The row of an account that exists, made if need be.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn row_mut(&mut self, account: AccountId, slot: usize) -> &mut Row {
         let place = self.place(account, slot);
         let mut page = self.pages[place] as usize;
@@ -135,7 +139,7 @@ impl Rows {
     }
 
     /// The row of an account that exists; all zero when nothing was traded or ordered.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn row(&self, account: AccountId, slot: usize) -> Row {
         self.rows[self.pages[self.place(account, slot)] as usize][slot % PAGE]
     }

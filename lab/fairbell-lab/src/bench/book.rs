@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use book::{BookConfig, Books, Capacity, Order, Sink};
+use book::{BookConfig, Books, Capacity, Order, Sink, Trace};
 use book_model::tape::{Checks, Ids, Tape, TapeCommand, TapeKind, TradeSum, Workload};
 use clap::{Args, ValueEnum};
 use telemetry::{LatencySummary, Recorder};
@@ -213,23 +213,21 @@ fn play(books: &mut Books, commands: &[TapeCommand], sum: &mut TradeSum) -> usiz
 fn play_ahead(books: &mut Books, commands: &[TapeCommand], sum: &mut TradeSum) -> usize {
     let mut sink = Hashed(sum);
     let mut refused = 0;
+    // Of the commands to come.
+    let mut traces = [Trace::default(); 8];
     for (at, command) in commands.iter().enumerate() {
         if let Some(later) = commands.get(at + 6) {
-            books.prefetch(later.id);
+            traces[(at + 6) % 8] = books.prefetch(later.id);
         }
-        if let Some(later) = commands.get(at + 4).filter(|later| is_about_open_order(later)) {
-            books.prefetch_order(later.id);
+        if at >= 2 {
+            books.prefetch_order(&mut traces[(at + 4) % 8]);
         }
-        if let Some(later) = commands.get(at + 2).filter(|later| is_about_open_order(later)) {
-            let _ = books.prefetch_neighbours(later.id);
+        if at >= 4 {
+            let _ = books.prefetch_neighbours(&traces[(at + 2) % 8]);
         }
         refused += usize::from(apply(books, command, &mut sink).is_err());
     }
     refused
-}
-
-fn is_about_open_order(command: &TapeCommand) -> bool {
-    matches!(command.kind, TapeKind::Replace | TapeKind::Cancel)
 }
 
 /// One run in new books: nanoseconds per command, and the books as they ended.
