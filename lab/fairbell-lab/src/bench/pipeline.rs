@@ -327,6 +327,8 @@ struct Pipeline {
     private: ouch::Encoder,
     out: Output,
     source: Source,
+    /// Transport number of the last request; 0: none.
+    sent: u64,
     now: Nanos,
     /// Requests decoded and sequenced, not applied yet.
     inputs: Vec<Input>,
@@ -347,6 +349,7 @@ impl Pipeline {
             feed: itch::Encoder::new(&instruments, Nanos(0)),
             private: ouch::Encoder::new(&instruments, Nanos(0)),
             out: Output::with_capacity(1 << 10, 1 << 10),
+            sent: 0,
             now: Nanos(1),
             inputs: Vec::with_capacity(BATCH),
             log: logs.then(|| Vec::with_capacity(2 * BATCH * size_of::<Input>())),
@@ -354,31 +357,41 @@ impl Pipeline {
             hashes: [Lanes::default(); 2],
             messages: [0; 2],
         };
-        pipeline.sequence(Command::new(CommandKind::StartOfDay));
-        pipeline.apply()?;
-        pipeline.source.gateway = GatewayId(1);
-        pipeline.sequence(Command {
-            user_ref: UserRefNum(7),
-            ..Command::new(CommandKind::GrantIncarnation)
-        });
-        pipeline.apply()?;
+        let start = Command::new(CommandKind::StartOfDay);
+        pipeline.operate(GatewayId(0), start)?;
+        let nonce = UserRefNum(7);
+        let grant = Command { user_ref: nonce, ..Command::new(CommandKind::GrantIncarnation) };
+        pipeline.operate(GatewayId(1), grant)?;
         pipeline.source.incarnation = Incarnation(1);
         pipeline.out.clear();
         Ok(pipeline)
     }
 
-    /// Gives a command its place in the log.
+    /// Gives the next command, which is returned to be filled in, its place in the log. It is written
+    /// where it stays: what is put together elsewhere and then copied waits for its parts.
     #[inline(always)]
-    fn sequence(&mut self, command: Command) {
-        self.now.0 += STEP_NS;
-        self.inputs.push(Input {
-            seq: Seq(self.engine.applied() + 1 + self.inputs.len() as u64),
-            t_in: self.now,
-            t_seq: self.now,
-            source: self.source,
+    fn sequence(&mut self) -> Option<&mut Command> {
+        const BLANK: Input = Input {
+            seq: Seq(0),
+            t_in: Nanos(0),
+            t_seq: Nanos(0),
+            source: Source {
+                gateway: GatewayId(0),
+                shard: ShardId(0),
+                incarnation: Incarnation(0),
+                seq: 0,
+            },
             flags: 0,
-            command,
-        });
+            command: Command::new(CommandKind::NewOrder),
+        };
+        self.now.0 += STEP_NS;
+        let seq = Seq(self.engine.applied() + 1 + self.inputs.len() as u64);
+        self.inputs.push(BLANK);
+        let input = self.inputs.last_mut()?;
+        (input.seq, input.t_in, input.t_seq) = (seq, self.now, self.now);
+        input.source = self.source;
+        input.source.seq = self.sent;
+        Some(&mut input.command)
     }
 
     /// Has the engine apply what is sequenced; its output collects.
@@ -394,6 +407,15 @@ impl Pipeline {
         self.engine.apply_all(&self.inputs, &mut self.out, |_, _, _, _| {});
         self.inputs.clear();
         Ok(())
+    }
+
+    /// Has the engine apply one command.
+    fn operate(&mut self, gateway: GatewayId, command: Command) -> Result<(), Failure> {
+        self.source.gateway = gateway;
+        if let Some(place) = self.sequence() {
+            *place = command;
+        }
+        self.apply()
     }
 
     /// Handles the requests in `bytes`.
@@ -414,25 +436,28 @@ impl Pipeline {
         Ok(())
     }
 
+    /// As a gateway does: in one step what can be, in two what else there is.
     #[inline(always)]
     fn decode(&mut self, account: u8, message: &[u8]) -> Result<(), Failure> {
-        let inbound = ouch::parse_inbound(message).map_err(unreadable)?;
-        let command = ouch::to_command(&inbound, self.private.symbols(), self.now);
-        let mut command = command.map_err(refused)?;
-        command.account = AccountId(account.into());
-        self.source.seq += 1;
-        self.sequence(command);
+        let received = self.now;
+        self.sent += 1;
+        self.sequence();
+        let symbols = self.private.symbols();
+        if let Some(Input { command, .. }) = self.inputs.last_mut() {
+            if !ouch::read_plain(message, symbols, received, command) {
+                let inbound = ouch::parse_inbound(message).map_err(unreadable)?;
+                *command = ouch::to_command(&inbound, symbols, received).map_err(refused)?;
+            }
+            command.account = AccountId(account.into());
+        }
         Ok(())
     }
 
     /// Encodes and hashes what has collected.
     fn publish(&mut self) -> Result<(), Failure> {
-        for (_, event) in &self.out.market {
-            self.feed.encode(event, self.now, &mut self.bytes[0]).map_err(unwritable)?;
-        }
-        for report in &self.out.executions {
-            self.private.encode_report(report, &mut self.bytes[1]).map_err(unwritable)?;
-        }
+        let [feed, private] = &mut self.bytes;
+        self.feed.encode_all(&self.out.market, self.now, feed).map_err(unwritable)?;
+        self.private.encode_reports(&self.out.executions, private).map_err(unwritable)?;
         self.messages[0] += self.out.market.len() as u64;
         self.messages[1] += self.out.executions.len() as u64;
         self.out.clear();
@@ -450,14 +475,19 @@ impl Pipeline {
 struct Lanes([Digest; 4]);
 
 impl Lanes {
+    #[inline]
     fn fold(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         let (rows, last) = words.as_chunks::<4>();
-        for row in rows {
-            for (lane, word) in self.0.iter_mut().zip(row) {
-                lane.fold(u64::from_le_bytes(*word));
-            }
+        // Digests of their own, so that they stay in registers.
+        let [mut a, mut b, mut c, mut d] = self.0;
+        for [first, second, third, fourth] in rows {
+            a.fold(u64::from_le_bytes(*first));
+            b.fold(u64::from_le_bytes(*second));
+            c.fold(u64::from_le_bytes(*third));
+            d.fold(u64::from_le_bytes(*fourth));
         }
+        self.0 = [a, b, c, d];
         for (lane, word) in self.0.iter_mut().zip(last) {
             lane.fold(u64::from_le_bytes(*word));
         }

@@ -42,6 +42,7 @@ use system::System;
     fairbell-lab bench rtt --path tree       through the whole exchange, beside its hops and its window\n  \
     fairbell-lab bench rtt --duration 2m --rate 20000 --json\n  \
     fairbell-lab bench rtt --no-bar          exit code 0 whatever the ratio\n  \
+    fairbell-lab bench rtt --strict          exit code 1 above 1.2x at p50 or 1.5x at p99\n  \
     fairbell-lab bench rtt --sealed off      what sealing costs")]
 pub struct RttArgs {
     /// Time of measurement, floor and system together
@@ -63,6 +64,9 @@ pub struct RttArgs {
     /// Do not fail when the ratio to the floor is above its bar
     #[arg(long)]
     pub no_bar: bool,
+    /// Hold the engine's path to 1.2x of the floor at p50 and 1.5x at p99, where nothing else runs
+    #[arg(long, conflicts_with = "no_bar")]
+    pub strict: bool,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -85,8 +89,9 @@ const CONNECTIONS: u32 = 8;
 const CLIENT: NodeId = NodeId(60_000);
 
 /// What is asked of the ratios to the floor: name, p50, and p99 if anything.
-fn bars(path: RttPath) -> (&'static str, f64, Option<f64>) {
+fn bars(path: RttPath, strict: bool) -> (&'static str, f64, Option<f64>) {
     match path {
+        RttPath::Engine if strict => ("bar (strict)", 1.2, Some(1.5)),
         RttPath::Engine => ("bar (P3a)", 2.5, Some(3.0)),
         RttPath::Tree => ("bar (P3b)", 2.0, None),
     }
@@ -115,7 +120,7 @@ pub fn run(args: &RttArgs) -> Result<(), Failure> {
         }
         floors.push(floor_slice(args, slice_ns, sizes, system.window_ns())?);
     }
-    let found = Found::new(args.path, system.window_ns(), &floors, &systems);
+    let found = Found::new((args.path, args.strict), system.window_ns(), &floors, &systems);
     print(args, slice_ns, sizes, &found, &floors, &systems);
     match found.met || args.no_bar {
         true => Ok(()),
@@ -142,7 +147,13 @@ struct Found {
 }
 
 impl Found {
-    fn new(path: RttPath, window_ns: u64, floors: &[Recorder], systems: &[Recorder]) -> Found {
+    /// `strict`: held to the stricter bar of the engine's path.
+    fn new(
+        (path, strict): (RttPath, bool),
+        window_ns: u64,
+        floors: &[Recorder],
+        systems: &[Recorder],
+    ) -> Found {
         let merged = |slices: &[Recorder]| {
             let mut all = Recorder::new();
             slices.iter().for_each(|slice| all.merge(slice));
@@ -158,7 +169,7 @@ impl Found {
             [ratio(system.p50, floor.p50), ratio(system.p99, floor.p99)]
         };
         let (with, without_window) = (ratios(0), ratios(window_ns));
-        let (bar, p50_max, p99_max) = bars(path);
+        let (bar, p50_max, p99_max) = bars(path, strict);
         let met = with[0] <= p50_max && p99_max.is_none_or(|max| with[1] <= max);
         let ratios = with;
         Found { floor, system, ratios, without_window, window_ns, bar, p50_max, p99_max, met }
@@ -333,18 +344,20 @@ mod tests {
     fn the_window_hides_what_the_exchange_costs_and_is_told_apart() {
         // 20 us of hops against 100 us of exchange, both behind a window of 500 us.
         let (floors, systems) = ([recorder(520_000)], [recorder(600_000)]);
-        let tree = Found::new(RttPath::Tree, 500_000, &floors, &systems);
+        let tree = Found::new((RttPath::Tree, false), 500_000, &floors, &systems);
         assert!(tree.met && (1.1..1.2).contains(&tree.ratios[0]), "{:?}", tree.ratios);
         assert!((4.5..5.5).contains(&tree.without_window[0]), "{:?}", tree.without_window);
-        let engine = Found::new(RttPath::Engine, 500_000, &floors, &systems);
+        let engine = Found::new((RttPath::Engine, false), 500_000, &floors, &systems);
         assert_eq!(engine.ratios, engine.without_window, "no window there");
     }
 
     #[test]
     fn a_bar_is_met_or_not_by_p50_and_p99() {
-        let found = |floor, system| {
-            Found::new(RttPath::Engine, 0, &[recorder(floor)], &[recorder(system)]).met
+        let found = |strict, floor, system| {
+            let (floors, systems) = ([recorder(floor)], [recorder(system)]);
+            Found::new((RttPath::Engine, strict), 0, &floors, &systems).met
         };
-        assert!(found(20_000, 40_000) && !found(20_000, 60_000));
+        assert!(found(false, 20_000, 40_000) && !found(false, 20_000, 60_000));
+        assert!(found(true, 20_000, 23_000) && !found(true, 20_000, 25_000), "1.2x of the floor");
     }
 }
