@@ -230,6 +230,15 @@ impl Edge {
         self.tell_watermark(now, stream, out);
     }
 
+    /// A copy of the first shard's market data was dropped in front of the edge.
+    pub(crate) fn note_copy(&mut self, came: Nanos, header: &HopHeader, body: &DataBody) {
+        let Some(streams) = self.shards.first().map(|shard| shard.streams.clone()) else { return };
+        let at = streams.start + usize::from(body.stream);
+        if let Some(receiver) = self.receivers.get_mut(at).filter(|_| at < streams.end) {
+            receiver.note_copy(came, header, body);
+        }
+    }
+
     /// Tells the gateway how far a stream is public.
     fn tell_watermark(&mut self, now: ClockReading, stream: usize, out: &mut Outbox) {
         let (Some(receiver), Some(known)) =
@@ -330,6 +339,10 @@ impl Node for Edge {
     fn handle_unread(&mut self, now: ClockReading, conn: ConnId, out: &mut Outbox) {
         self.gateway.handle_unread(now, conn, out);
         self.serve_subscriptions(now, out);
+    }
+
+    fn expect_arrival(&mut self, came: Nanos) {
+        self.gateway.expect_arrival(came);
     }
 
     fn wants_stream(&self, conn: ConnId) -> bool {

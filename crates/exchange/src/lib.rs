@@ -10,6 +10,7 @@ mod audit;
 mod capacities;
 mod checkpoint;
 mod config;
+mod confirmed;
 mod day;
 mod dead_gateway_cancels;
 mod deploy;

@@ -1,9 +1,15 @@
 //! Any node of a run, so that a driver can host all kinds and give them back afterwards.
 
 use feed::{SnapshotServer, Subscriber};
-use overlay::{key_ring::KeyRing, lives::Life, proxy::Proxy, sealed_link::SealedLinkStats};
+use overlay::{
+    frame::{DataBody, HopHeader},
+    key_ring::KeyRing,
+    lives::Life,
+    proxy::Proxy,
+    sealed_link::SealedLinkStats,
+};
 use participant::Driver;
-use types::{Channel, ClockReading, NodeId, Outbox};
+use types::{Channel, ClockReading, Nanos, NodeId, Outbox};
 
 use crate::{Edge, Member, Root, Sealed, SlowProxy};
 
@@ -198,6 +204,16 @@ impl Role {
         match self {
             Role::Snapshots(server) => Some(server),
             _ => None,
+        }
+    }
+
+    /// A copy of market data was dropped in front of the node at `came`: whoever passes it on or releases it
+    /// counts it as if it had come.
+    pub(crate) fn note_copy(&mut self, came: Nanos, header: &HopHeader, body: &DataBody) {
+        match self {
+            Role::Proxy(proxy) => proxy.note_copy(header, body),
+            Role::Edge(edge) => edge.note_copy(came, header, body),
+            _ => {}
         }
     }
 

@@ -5,15 +5,19 @@
 //! than [`types::Node`] does it through [`Sealed::call`], or what it sends would be clear and
 //! refused everywhere.
 
+use overlay::frame::{FrameKind, HopHeader};
 use overlay::{
     epochs::GRACE_NS,
     key_ring::KeyRing,
     lives::Life,
     sealed_link::{Fleet, SealedLink, SealedLinkStats},
 };
-use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Op, Outbox, Peer, Remote, Span};
+use types::{
+    Channel, ClockReading, ConnId, DroppedCopy, Nanos, Node, NodeId, Op, Outbox, Peer, Remote, Span,
+};
 
 use crate::Role;
+use crate::confirmed::Confirmed;
 
 /// A node and its link.
 pub struct Sealed {
@@ -25,13 +29,15 @@ pub struct Sealed {
     clear: Outbox,
     /// When it was called last.
     now: Nanos,
+    /// Market data that came lately, where copies of it are dropped in front of the node.
+    confirmed: Option<Box<Confirmed>>,
 }
 
 impl Sealed {
     /// Puts `link` before `node`.
     pub fn new(node: Role, link: SealedLink<KeyRing>) -> Sealed {
         let (clear, others) = (Outbox::default(), Vec::new());
-        Sealed { node, link, others, clear, now: Nanos(0) }
+        Sealed { node, link, others, clear, now: Nanos(0), confirmed: None }
     }
 
     /// With links of other channels, each of the node's number there.
@@ -244,7 +250,14 @@ impl Node for Sealed {
         let link = if channel == Channel::OVERLAY { Some(&mut self.link) } else { others };
         if let Some(link) = link {
             if let Ok(Some(bytes)) = link.open(now.now, bytes) {
+                let body = self.confirmed.as_ref().and_then(|_| Confirmed::market_data(bytes));
                 self.node.handle_datagram(now, channel, from, bytes, &mut self.clear);
+                if let Some((confirmed, body)) = self.confirmed.as_mut().zip(body)
+                    && channel == Channel::OVERLAY
+                    && let Some(name) = self.link.origin().and_then(|of| confirmed.keep(of, body))
+                {
+                    out.confirm(name);
+                }
             }
         } else {
             self.node.handle_datagram(now, channel, from, bytes, &mut self.clear);
@@ -304,6 +317,25 @@ impl Node for Sealed {
 
     fn handle_batch(&mut self, now: ClockReading, out: &mut Outbox) {
         self.call_at(now, out, |node, out| node.handle_batch(now, out));
+    }
+
+    fn expect_filter(&mut self) {
+        self.confirmed = Some(Box::default());
+    }
+
+    fn handle_dropped(&mut self, _now: ClockReading, copies: &[DroppedCopy]) {
+        let Some(confirmed) = &self.confirmed else { return };
+        for copy in copies {
+            if let Some((epoch, body)) = confirmed.of(copy.name) {
+                self.link.note_copy(copy.sender);
+                let header = HopHeader::new(FrameKind::Data, copy.sender, epoch);
+                self.node.note_copy(copy.came, &header, &body);
+            }
+        }
+    }
+
+    fn expect_arrival(&mut self, came: Nanos) {
+        self.node.expect_arrival(came);
     }
 
     fn wants_stream(&self, conn: ConnId) -> bool {

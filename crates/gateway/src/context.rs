@@ -96,6 +96,8 @@ pub(crate) struct GatewayContext {
     pub(crate) throttles: Throttles,
     /// Slots asked for so far, all sessions together.
     pub(crate) tickets: u32,
+    /// When the bytes that are handled came to the machine, as far as that is known.
+    pub(crate) came: Option<Nanos>,
     /// Nothing can be logged just now: requests are refused.
     pub(crate) suspended: bool,
     /// Who named messages never sent, not taken yet; the newest of each account.
@@ -175,11 +177,12 @@ impl GatewayContext {
     /// either, which takes a read larger than any driver's, or its shard is away and has no room.
     #[must_use]
     pub(crate) fn submit(&mut self, now: ClockReading, command: Command, out: &mut Outbox) -> bool {
+        let t_in = self.came.map_or(now.now, |came| came.min(now.now));
         let taken = match self.routes.route(&command) {
             Route::To(shard) => self
                 .ways
                 .get_mut(shard)
-                .is_some_and(|way| way.submit(now, command, &mut self.counters, out)),
+                .is_some_and(|way| way.submit((now, t_in), command, &mut self.counters, out)),
             Route::All => {
                 let home = self.routes.home(command.account);
                 self.ways.iter_mut().enumerate().fold(true, |all, (shard, way)| {
@@ -187,7 +190,7 @@ impl GatewayContext {
                     let quiet = shard != home && command.reserved == 0;
                     let reserved = if quiet { 2 } else { command.reserved };
                     let command = Command { reserved, ..command };
-                    way.submit(now, command, &mut self.counters, out) && all
+                    way.submit((now, t_in), command, &mut self.counters, out) && all
                 })
             }
             Route::Unknown => self.hold(now.now, command),
@@ -262,19 +265,19 @@ impl WayUp {
 
     fn submit(
         &mut self,
-        now: ClockReading,
+        (now, t_in): (ClockReading, Nanos),
         command: Command,
         counters: &mut GatewayCounters,
         out: &mut Outbox,
     ) -> bool {
-        if !self.spill.is_empty() || !self.try_submit(now, now.now, &command, out) {
+        if !self.spill.is_empty() || !self.try_submit(now, t_in, &command, out) {
             let cancels = is_cancel(command.kind);
             let kept = if cancels { 0 } else { SPILL_FOR_CANCELS };
             if self.spill.len() >= SPILL_MAX - kept || (self.away && !cancels) {
                 return false;
             }
             counters.spilled += 1;
-            self.spill.push_back((now.now, command));
+            self.spill.push_back((t_in, command));
         }
         true
     }

@@ -84,6 +84,7 @@ impl Gateway {
                 encoder: ouch::Encoder::new(&config.instruments, config.midnight),
                 counters: GatewayCounters::default(),
                 tickets: 0,
+                came: None,
                 suspended: false,
                 ahead: Vec::new(),
                 venue_clock: VenueClock::default(),
@@ -264,10 +265,20 @@ impl Gateway {
         bytes: &[u8],
         out: &mut Outbox,
     ) {
-        let Some(mut session) = self.sessions.get(conn) else { return };
+        let Some(mut session) = self.sessions.get(conn) else {
+            self.context.came = None;
+            return;
+        };
         let outcome = session.handle_bytes(now, conn, bytes, &mut self.context, out);
+        self.context.came = None;
         self.settle(now, conn, outcome, out);
         self.finish(now, out);
+    }
+
+    /// The bytes of a participant that come next were on the machine at `came`: that is when their
+    /// requests came in.
+    pub fn expect_arrival(&mut self, came: Nanos) {
+        self.context.came = Some(came);
     }
 
     /// The worker has compared a password with its hash.

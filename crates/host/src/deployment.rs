@@ -499,6 +499,11 @@ pub fn plan(
     for of in loops.iter_mut().take(2) {
         nodes::use_planes(of, &planes, &mut told)?;
     }
+    if config.overlay.duplicate_filter {
+        told(
+            "filter of duplicates: it is for nodes on machines of their own (docs/data-planes.md)",
+        );
+    }
     if let Some(group) = &mut group {
         group.use_planes(&planes, &mut told)?;
     }

@@ -3,18 +3,22 @@
 //! ([`crate::fleet::node`]) are put there by the same function.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use exchange::{ExchangeConfig, FIX_DOOR, OUCH_DOOR, Role, SUBSCRIPTION_DOOR, SubscriptionTerms};
 use feed::{ListenerConfig, SnapshotServer};
 use net::packet_ring::PacketRingWriter;
-use net::plane::{PlaneFigures, PlaneKind};
-use net::{JobReceiver, Loop, LoopConfig, ServerTls, job_channel};
+use net::plane::{DuplicateFigures, DuplicateKey, PlaneFigures, PlaneKind};
+use net::{Counters, JobReceiver, Loop, LoopConfig, ServerTls, job_channel};
+use overlay::seal::SEALED_VERSION;
+use overlay::topology::ROOT;
 use types::{Channel, Nanos, NodeId, Peer};
 use wire::subscription::Ring;
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::fleet::file::NodeEntry;
+use crate::fleet::messages::Health;
 use crate::sockets::io;
 
 /// Passwords on their way to be hashed: each gateway has one there at a time.
@@ -84,6 +88,7 @@ pub fn habits(config: &Config, usual: LoopConfig) -> LoopConfig {
         handshakes_max: doors.half_open as usize,
         handshakes_per_source_max: doors.half_open_per_address as usize,
         handshake_ns: doors.handshake_ms * Nanos::MILLI,
+        kernel_stamps: config.overlay.kernel_stamps,
         ..usual
     }
 }
@@ -104,21 +109,77 @@ pub fn use_planes(
     })
 }
 
-/// What the data planes of a loop did, for whoever is not in its thread.
+/// Where a sealed datagram says in clear which one it is, and who sent this copy; of what the root sealed.
+const SEALED: DuplicateKey =
+    DuplicateKey { version: SEALED_VERSION, stream: (2, ROOT.0), epoch: 4, number: 8, sender: 16 };
+
+/// The proxies and edges of a machine send by its data plane, and have duplicates dropped in front of them if
+/// it says so; `told` hears of what can't be had.
+///
+/// # Errors
+/// See [`use_planes`]; a filter is never missed that much.
+pub fn use_network(
+    of: &mut Loop<Role>,
+    (entry, config): (&NodeEntry, &Config),
+    told: impl Fn(&str),
+) -> Result<(), Failure> {
+    use_planes(of, &entry.data_planes(config), &told)?;
+    if entry.duplicate_filter.unwrap_or(config.overlay.duplicate_filter) {
+        match config.overlay.sealed {
+            true if of.filter_duplicates(SEALED, &told) => {
+                told("filter of duplicates: attached in front of the stack");
+            }
+            true => {}
+            false => told(
+                "filter of duplicates: only sealed datagrams say in clear which one they are \
+                 (overlay.sealed); duplicates reach the node",
+            ),
+        }
+    }
+    Ok(())
+}
+
+/// What stands between a loop and its network did, for whoever is not in its thread.
 #[derive(Default)]
-pub struct PlanesSeen(Mutex<Vec<(PlaneKind, PlaneFigures)>>);
+pub struct PlanesSeen(Mutex<NetworkFigures>);
+
+#[derive(Default)]
+struct NetworkFigures {
+    planes: Vec<(PlaneKind, PlaneFigures)>,
+    filters: Vec<DuplicateFigures>,
+    counters: Counters,
+}
 
 impl PlanesSeen {
-    /// Looks at the loop.
-    pub fn look(&self, of: &Loop<Role>) {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.clear();
-        seen.extend(of.plane_figures());
+    fn seen(&self) -> MutexGuard<'_, NetworkFigures> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A line for each socket that does not send by itself.
+    /// Looks at the loop.
+    pub fn look(&self, of: &Loop<Role>) {
+        let mut seen = self.seen();
+        seen.planes.clear();
+        seen.planes.extend(of.plane_figures());
+        seen.filters.clear();
+        seen.filters.extend(of.filter_figures());
+        seen.counters = of.counters();
+    }
+
+    /// How a machine is, with what was seen last.
+    pub fn add_to(&self, health: Health) -> Health {
+        let seen = self.seen();
+        Health {
+            filtered: seen.counters.copies_filtered,
+            untold: seen.filters.iter().map(|of| of.untold).sum(),
+            stamped: seen.counters.datagrams_stamped,
+            waited_ns: seen.counters.datagram_wait_ns,
+            ..health
+        }
+    }
+
+    /// A line for each socket that does not send by itself, each filter, and what the kernel stamped.
     pub fn lines(&self) -> Vec<String> {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen();
         let line = |(kind, of): &(PlaneKind, PlaneFigures)| {
             let PlaneFigures { copies, clones, carriers, by_socket, dropped, .. } = of;
             let PlaneFigures { missed, attached_again, .. } = of;
@@ -128,7 +189,25 @@ impl PlanesSeen {
                  {attached_again} times"
             )
         };
-        seen.iter().map(line).collect()
+        let told = seen.counters.copies_filtered;
+        let filter = |of: &DuplicateFigures| {
+            let DuplicateFigures { first, duplicates, other, untold, attached_again, .. } = of;
+            format!(
+                "filter of duplicates: {first} datagrams of the feed passed and {duplicates} were dropped, \
+                 {other} others passed; the node was told of {told}, and not of {untold}; attached again \
+                 {attached_again} times"
+            )
+        };
+        let Counters { datagrams_stamped, datagram_wait_ns, datagram_wait_ns_max, .. } =
+            seen.counters;
+        let stamps = (datagrams_stamped > 0).then(|| {
+            format!(
+                "kernel stamps: {datagrams_stamped} packets waited {} ns for the node on average, {} us at most",
+                datagram_wait_ns / datagrams_stamped,
+                datagram_wait_ns_max / Nanos::MICRO
+            )
+        });
+        seen.planes.iter().map(line).chain(seen.filters.iter().map(filter)).chain(stamps).collect()
     }
 }
 

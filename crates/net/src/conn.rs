@@ -5,6 +5,7 @@ use std::net::TcpStream;
 
 use types::{Address, ConnId};
 
+use crate::inbox;
 use crate::secure::{Progress, SEALED_READ, Secure};
 
 /// Where a connection is in its life.
@@ -47,6 +48,13 @@ pub(crate) struct Conn {
     pub paused: bool,
     /// The node has been told that the other side leaves much unread.
     pub crowded: bool,
+    /// What comes has stamps.
+    pub stamped: bool,
+    /// What was there when the node wanted no bytes may still be: it came in when the node took it, or
+    /// whoever is held back would get ahead of others by that.
+    pub held_back: bool,
+    /// How long what was read last had waited, ns, where the kernel stamps it.
+    pub waited_ns: Option<u64>,
     pub out: WriteBuffer,
     /// Everything on it is sealed.
     pub secure: Option<Box<Secure>>,
@@ -107,16 +115,22 @@ impl Conn {
     /// One read of what the socket has, whatever it is.
     pub fn read_raw(&mut self, buffer: &mut [u8]) -> Incoming {
         loop {
-            return match self.stream.read(buffer) {
-                Ok(0) => Incoming::Ended,
-                Ok(n) => {
+            let read = match self.stamped {
+                true => inbox::read_stamped(&self.stream, buffer),
+                false => self.stream.read(buffer).map(|n| (n, None)),
+            };
+            return match read {
+                Ok((0, _)) => Incoming::Ended,
+                Ok((n, waited)) => {
+                    self.waited_ns = waited.filter(|_| !self.held_back);
                     // epoll(7): a short read means empty, unless the end has been announced.
                     self.readable = n == buffer.len() || self.hangup;
+                    self.held_back &= n == buffer.len();
                     Incoming::Bytes(n)
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.readable = false;
+                    (self.readable, self.held_back) = (false, false);
                     Incoming::Nothing
                 }
                 Err(_) => Incoming::Failed,

@@ -54,6 +54,15 @@ counters! {
     datagrams_in,
     /// Their bytes.
     datagram_bytes_in,
+    /// Of the packets taken those that the kernel had stamped.
+    datagrams_stamped,
+    /// Sum of how long these waited from the kernel's stamp to the call that took them, in nanoseconds: the
+    /// part of a one-way delay that is the machine's and not the network's.
+    datagram_wait_ns,
+    /// The longest of them, in nanoseconds.
+    datagram_wait_ns_max,
+    /// Copies of datagrams that a filter dropped in front of nodes, and told them of.
+    copies_filtered,
     /// Packets given to UDP sockets.
     datagrams_out,
     /// Their bytes.

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use types::{Channel, ClockReading, Nanos, Node, NodeId, Outbox, Peer, limits::DATAGRAM_MAX};
 
-use crate::bundle::Parts;
 use crate::conn::Incoming;
 use crate::control::{Commands, Control, LoopHandle};
-use crate::io::{Io, LocalBatch, LoopConfig, Notice, Received, Token};
+use crate::io::{Io, LocalBatch, LoopConfig, Notice, Token};
 use crate::poller::sharpen_timers;
 use crate::secure::SEALED_READ;
 use crate::tls::{ClientTls, ServerTls};
 use crate::worker::JobSender;
 use crate::{Clock, Counters, Directory, Mailbox, TraceSender};
 mod planes;
+mod receiving;
 mod rings;
 
 /// Largest datagram and largest read: 64 KiB.
@@ -324,6 +324,7 @@ impl Driver {
         self.io.shake_hands(&mut self.buffer, now);
         self.deliver_notices(nodes);
         self.serve_local(nodes);
+        self.tell_dropped(nodes);
         self.io.flush_lanes();
         self.flushed_at = now;
     }
@@ -396,54 +397,6 @@ impl Driver {
         }
     }
 
-    fn serve_udp(&mut self, nodes: &mut dyn Nodes, index: u32) {
-        let Some((host, channel)) = self.io.serve_udp(index) else { return };
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let mut empty = false;
-        for _ in 0..self.io.config.datagrams_per_turn {
-            self.wait_for_timer(nodes);
-            match self.io.receive(index, &mut buffer) {
-                Received::Empty => {
-                    empty = true;
-                    break;
-                }
-                Received::Skipped => {}
-                Received::Datagram { len, from } => {
-                    self.deliver(nodes, host, channel, from, buffer.get(..len).unwrap_or(&[]));
-                }
-            }
-        }
-        self.buffer = buffer;
-        if !empty {
-            self.io.requeue_udp(index);
-        }
-    }
-
-    /// Hands a packet to its node, part by part if it is a bundle.
-    fn deliver(
-        &mut self,
-        nodes: &mut dyn Nodes,
-        host: usize,
-        channel: Channel,
-        from: Peer,
-        packet: &[u8],
-    ) {
-        let parts = match channel.shard() {
-            Some(_) => Parts::of(packet),
-            None => Parts::bare(packet),
-        };
-        for part in parts {
-            let Ok(bytes) = part else {
-                self.io.counters.datagram_errors.add(1);
-                return;
-            };
-            let at = self.call(nodes, host, |node, now, out| {
-                node.handle_datagram(now, channel, from, bytes, out);
-            });
-            self.fire_due(nodes, at.unwrap_or_default());
-        }
-    }
-
     fn serve_conn(&mut self, nodes: &mut dyn Nodes, slot: u32, now: Nanos) {
         let mut buffer = std::mem::take(&mut self.buffer);
         let reader = self.io.serve_conn(slot, now, &mut buffer);
@@ -476,7 +429,14 @@ impl Driver {
             Incoming::Nothing => {}
             Incoming::Bytes(len) => {
                 let bytes = buffer.get(..len).unwrap_or(&[]);
-                self.call(nodes, host, |node, now, out| node.handle_stream(now, conn, bytes, out));
+                let came = self.io.conn(slot).and_then(|open| open.waited_ns);
+                let came = came.map(|waited| Nanos(self.clock.now().0.saturating_sub(waited)));
+                self.call(nodes, host, |node, now, out| {
+                    if let Some(came) = came {
+                        node.expect_arrival(came);
+                    }
+                    node.handle_stream(now, conn, bytes, out);
+                });
             }
             // What the node wrote before still goes out: the other side may only have stopped
             // sending.

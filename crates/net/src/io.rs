@@ -20,6 +20,8 @@ use crate::bundle::Lanes;
 use crate::conn::Conn;
 use crate::connected::Connected;
 use crate::counters::SharedCounters;
+use crate::filters::Filters;
+use crate::inbox::{self, Inbox};
 use crate::packet_ring::PacketRingWriter;
 use crate::plane::{DataPlane, PlaneError, PlaneFigures, PlaneKind};
 use crate::poller::{Poller, Ready, WaitStrategy};
@@ -43,6 +45,9 @@ pub struct LoopConfig {
     /// Less than so long before a timer no datagram is begun: the timer is waited for, awake, in ns. What
     /// comes then waits so long at most. 0: timers wait for the datagram under way.
     pub timer_guard_ns: u64,
+    /// What comes is stamped by the kernel, and nodes are told when bytes of a stream came
+    /// ([`types::Node::expect_arrival`]).
+    pub kernel_stamps: bool,
     /// Overlay datagrams between nodes of this loop are handed over in memory.
     pub local_delivery: bool,
     /// Datagrams that may wait for that.
@@ -80,6 +85,7 @@ impl Default for LoopConfig {
         LoopConfig {
             wait: WaitStrategy::default(),
             timer_guard_ns: 0,
+            kernel_stamps: false,
             local_delivery: false,
             local_max: 65_536,
             bundles: true,
@@ -197,9 +203,9 @@ impl Host {
 }
 
 pub(crate) struct Udp {
-    socket: UdpSocket,
+    pub socket: UdpSocket,
     /// Its peers, if it only sends.
-    connected: Option<Connected>,
+    pub connected: Option<Connected>,
     /// What it sends by, if not by itself.
     plane: Option<DataPlane>,
     pub host: usize,
@@ -233,13 +239,6 @@ impl LocalBatch {
         self.items.clear();
         self.bytes.clear();
     }
-}
-
-/// Outcome of one receive.
-pub(crate) enum Received {
-    Datagram { len: usize, from: Peer },
-    Skipped,
-    Empty,
 }
 
 pub(crate) struct Io {
@@ -276,6 +275,9 @@ pub(crate) struct Io {
     pub counters: Arc<SharedCounters>,
     /// Takes what is to be durable.
     pub journal: Option<Arc<Mailbox>>,
+    /// Datagrams being handed on; `None` meanwhile.
+    pub inbox: Option<Box<Inbox>>,
+    pub filters: Filters,
 }
 
 impl Io {
@@ -304,6 +306,8 @@ impl Io {
             by_id: Vec::new(),
             counters: Arc::default(),
             journal: None,
+            inbox: Some(Box::default()),
+            filters: Filters::default(),
         })
     }
 
@@ -327,6 +331,11 @@ impl Io {
             rustix::net::sockopt::set_socket_recv_buffer_size(&socket, UDP_BUFFER_BYTES)?;
             rustix::net::sockopt::set_socket_send_buffer_size(&socket, UDP_BUFFER_BYTES)?;
             never_in_fragments(&socket, socket.local_addr()?.is_ipv6())?;
+            // Where a kernel can't, datagrams come one by one, and unstamped.
+            inbox::put_together(&socket);
+            if self.config.kernel_stamps {
+                inbox::stamp(&socket);
+            }
             let index = self.udp.len() as u32;
             self.poller.add_input(&socket, Token::Udp(index).pack())?;
             self.udp.push(Some(Udp {
@@ -341,6 +350,9 @@ impl Io {
         }
         for (door, listener) in (0..).zip(&listeners) {
             listener.set_nonblocking(true)?;
+            if self.config.kernel_stamps {
+                inbox::stamp(listener);
+            }
             let number = host as u32 * u32::from(ConnId::DOORS) + door;
             assert!(place_of(number) == (host, door), "a listener is told from all others");
             let token = Token::Listener(number);
@@ -381,6 +393,7 @@ impl Io {
             *dead = Host::new(id, &self.config);
         }
         self.by_id.retain(|&(other, _)| other != id);
+        self.filters.0.retain(|of| of.host != host);
         self.notices.retain(|notice| match notice {
             Notice::Accepted { host: other, .. }
             | Notice::Connected { host: other, .. }
@@ -436,24 +449,6 @@ impl Io {
         Some((udp.host, udp.channel))
     }
 
-    /// Takes one datagram off a socket.
-    pub fn receive(&mut self, index: u32, buffer: &mut [u8]) -> Received {
-        let Some(Some(udp)) = self.udp.get(index as usize) else { return Received::Empty };
-        let directory = self.directory.of(udp.channel);
-        match udp.socket.recv_from(buffer) {
-            Ok((len, from)) => {
-                self.counters.datagrams_in.add(1);
-                self.counters.datagram_bytes_in.add(len as u64);
-                Received::Datagram { len, from: directory.peer(from) }
-            }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Received::Empty,
-            Err(_) => {
-                self.counters.datagram_errors.add(1);
-                Received::Skipped
-            }
-        }
-    }
-
     /// Does what a node asked for, in order; streams are flushed at the end.
     pub fn drain(&mut self, host: usize, out: &Outbox, now: Nanos) {
         for op in out.ops() {
@@ -469,6 +464,9 @@ impl Io {
         }
         if let (Some(journal), false) = (&self.journal, out.journaled().is_empty()) {
             journal.push(out.journaled());
+        }
+        if !out.confirmed().is_empty() {
+            self.filters.confirm(host, out.confirmed());
         }
         if !self.config.bundles {
             self.flush_planes();

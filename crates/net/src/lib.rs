@@ -11,9 +11,8 @@
 //! Order of service: edge-triggered epoll reports sockets in the order in which they became
 //! readable, and the loop serves them in that order, one bounded portion each. So the time stamps
 //! which gateways of one loop give to orders follow the order of arrival of the connections'
-//! first unread byte. Kernel receive stamps on TCP would be finer, but their `now` would often lie
-//! before one already given to the node (it shares the loop with others), and reading them needs
-//! `recvmsg` control messages, for which there is no safe wrapper.
+//! first unread byte. Beside `now`, which never runs backwards, a node hears when the kernel had the
+//! bytes ([`types::Node::expect_arrival`]), where stamps are asked for ([`LoopConfig::kernel_stamps`]).
 //!
 //! TLS: a door, or what a node opens, may speak it; the node sees clear bytes, and with the opening
 //! of a stream what the handshake has proved. Handshakes are bounded in number, bytes and time, and
@@ -31,8 +30,10 @@ mod connected;
 mod control;
 mod counters;
 mod event_loop;
+mod filters;
 pub mod floor;
 mod handshake;
+mod inbox;
 mod io;
 mod kernel;
 mod mailbox;

@@ -171,6 +171,9 @@ impl Io {
             dirty: false,
             paused: false,
             crowded: false,
+            stamped: accepted && self.config.kernel_stamps,
+            held_back: false,
+            waited_ns: None,
             out: WriteBuffer::new(self.config.unread_max),
             secure: None,
         };
@@ -442,7 +445,7 @@ impl Io {
         if conn.paused {
             return;
         }
-        conn.paused = true;
+        (conn.paused, conn.held_back) = (true, true);
         let host = conn.host;
         if let Some(own) = self.hosts.get_mut(host) {
             own.paused.push(slot);

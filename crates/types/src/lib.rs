@@ -49,8 +49,8 @@ pub use matching::{
 };
 pub use merge::MergeRecord;
 pub use node::{
-    Channel, ConnId, Node, Op, Outbox, Peer, Span, TRACE_ID_BITS, TRACE_SHARD_SHIFT, Trace,
-    TracePoint,
+    Channel, ConnId, DatagramName, DroppedCopy, Node, Op, Outbox, Peer, Span, TRACE_ID_BITS,
+    TRACE_SHARD_SHIFT, Trace, TracePoint,
 };
 pub use pack::{Packer, Unpacker};
 pub use remote::{Address, AddressRange, Certificate, Remote};

@@ -247,6 +247,26 @@ impl Trace {
     }
 }
 
+/// What all copies of a datagram between nodes have in common, in clear.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct DatagramName {
+    /// Which life of its source.
+    pub epoch: u32,
+    /// Its number in that life.
+    pub number: u64,
+}
+
+/// A copy of a datagram that was dropped in front of the node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DroppedCopy {
+    /// Which datagram; of the number the lower half.
+    pub name: DatagramName,
+    /// Who says to have sent this copy: nobody has proved it.
+    pub sender: NodeId,
+    /// When it came, on the node's clock.
+    pub came: Nanos,
+}
+
 /// What a node wants done, in order. The caller clears and reuses it: no allocation once warm.
 #[derive(Default, Debug)]
 pub struct Outbox {
@@ -254,6 +274,7 @@ pub struct Outbox {
     ops: Vec<Op>,
     traces: Vec<Trace>,
     journal: Vec<u8>,
+    confirmed: Vec<DatagramName>,
 }
 
 impl Outbox {
@@ -264,12 +285,16 @@ impl Outbox {
         self.ops.clear();
         self.traces.clear();
         self.journal.clear();
+        self.confirmed.clear();
     }
 
     /// Nothing to do and nothing to tell.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.ops.is_empty() && self.traces.is_empty() && self.journal.is_empty()
+        self.ops.is_empty()
+            && self.traces.is_empty()
+            && self.journal.is_empty()
+            && self.confirmed.is_empty()
     }
 
     /// Stores bytes to be named by later ops.
@@ -331,6 +356,19 @@ impl Outbox {
     #[inline]
     pub fn journaled(&self) -> &[u8] {
         &self.journal
+    }
+
+    /// Says that a datagram came and was opened: further copies of it may be dropped in front of the
+    /// node ([`Node::expect_filter`]).
+    #[inline]
+    pub fn confirm(&mut self, name: DatagramName) {
+        self.confirmed.push(name);
+    }
+
+    /// Datagrams that were confirmed.
+    #[inline]
+    pub fn confirmed(&self) -> &[DatagramName] {
+        &self.confirmed
     }
 
     /// The ops so far, in order.
@@ -419,6 +457,17 @@ pub trait Node {
 
     /// The datagrams announced by [`Node::expect_more`] are over.
     fn handle_batch(&mut self, _now: ClockReading, _out: &mut Outbox) {}
+
+    /// From now on the caller drops copies of datagrams that the node confirms ([`Outbox::confirm`]) in
+    /// front of it, and tells it of each by [`Node::handle_dropped`].
+    fn expect_filter(&mut self) {}
+
+    /// Copies that were dropped in front of the node since the last call.
+    fn handle_dropped(&mut self, _now: ClockReading, _copies: &[DroppedCopy]) {}
+
+    /// The bytes that the next call of [`Node::handle_stream`] hands over came to the machine at that time
+    /// or before it, on the node's clock, and not later than that call's. Told where the caller knows it.
+    fn expect_arrival(&mut self, _came: Nanos) {}
 
     /// Whether the node takes bytes of this stream now; when false the caller leaves them in its
     /// own bounded buffers (back-pressure) and asks again after the next call.
@@ -524,6 +573,18 @@ macro_rules! forward_node {
 
             fn handle_batch(&mut self, now: $crate::ClockReading, out: &mut $crate::Outbox) {
                 $each!(self, node => node.handle_batch(now, out));
+            }
+
+            fn expect_filter(&mut self) {
+                $each!(self, node => node.expect_filter());
+            }
+
+            fn handle_dropped(&mut self, now: $crate::ClockReading, copies: &[$crate::DroppedCopy]) {
+                $each!(self, node => node.handle_dropped(now, copies));
+            }
+
+            fn expect_arrival(&mut self, came: $crate::Nanos) {
+                $each!(self, node => node.expect_arrival(came));
             }
 
             fn wants_stream(&self, conn: $crate::ConnId) -> bool {

@@ -97,6 +97,19 @@ impl Host {
         })
     }
 
+    /// Name of its interface.
+    pub fn interface(&self) -> &'static str {
+        interface::INTERFACE
+    }
+
+    /// Takes its interface down, or has it up again, as an administrator might.
+    ///
+    /// # Errors
+    /// As [`Host::enter`], and the kernel's.
+    pub fn set_up(&self, up: bool) -> io::Result<()> {
+        self.enter(|| interface::set_up(self.index, up))?
+    }
+
     /// Packets that the host's interface dropped because the relay did not take them quickly
     /// enough, since the start.
     ///

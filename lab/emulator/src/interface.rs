@@ -111,7 +111,12 @@ fn address_v6(host: usize) -> io::Result<()> {
     let socket = socket(AddressFamily::INET6, SocketType::DGRAM, None)?;
     let interface = netdevice::name_to_index(&socket, INTERFACE)? as i32;
     let address = v6_of(host).octets();
-    sys::set_ipv6_address(&socket, &mut Ipv6Request { address, prefix_length: 64, interface })?;
+    let mut request = Ipv6Request { address, prefix_length: 64, interface };
+    match sys::set_ipv6_address(&socket, &mut request) {
+        // An interface may keep its addresses while it is down.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        outcome => outcome?,
+    }
     let begun = Instant::now();
     loop {
         match UdpSocket::bind((v6_of(host), 0)) {
@@ -120,6 +125,19 @@ fn address_v6(host: usize) -> io::Result<()> {
             Err(error) if begun.elapsed() > USABLE => return Err(error),
             Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
+    }
+}
+
+/// Takes the interface of the namespace's host down, or has it up again with all its addresses.
+pub(crate) fn set_up(host: usize, up: bool) -> io::Result<()> {
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let flags = if up { UP_AND_RUNNING } else { 0 };
+    let mut request = named(INTERFACE, &flags.to_ne_bytes());
+    sys::request(&socket, Request::SetFlags, &mut request)?;
+    match up {
+        // Addresses of IPv6 went with it.
+        true => address_v6(host),
+        false => Ok(()),
     }
 }
 

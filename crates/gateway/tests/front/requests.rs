@@ -200,6 +200,26 @@ fn seconds_to_live_count_from_the_read() {
 }
 
 #[test]
+fn a_request_came_in_when_the_machine_had_its_bytes_and_the_next_when_it_is_read() {
+    let mut bench = Bench::new();
+    bench.login(1, 1);
+    let read_at = bench.now.now;
+    let came = Nanos(read_at.0 - 70_000);
+    // Told for this read alone; what is said to come later than it is read came then.
+    bench.gateway.expect_arrival(came);
+    bench.write(1, &packets(&[enter(1, symbol()), enter(2, symbol())]));
+    bench.order(1, 3);
+    bench.gateway.expect_arrival(read_at.after(SECOND));
+    bench.order(1, 4);
+    // One for a connection that is gone is for no other.
+    bench.gateway.expect_arrival(came);
+    bench.write(9, b"nobody");
+    bench.order(1, 5);
+    let seen: Vec<_> = bench.root.orders.iter().map(|(body, _)| body.t_in).collect();
+    assert_eq!(seen, [came, came, read_at, read_at, read_at]);
+}
+
+#[test]
 fn requests_of_a_session_name_the_one_before() {
     let mut bench = Bench::new();
     bench.login(1, 1);

@@ -92,6 +92,8 @@ pub const KEYS: &[Key] = &[
     whole("overlay.linger_us", 0, 10_000),
     key("overlay.sealed", Kind::Switch),
     key("overlay.data_plane", Kind::Choices(DATA_PLANES)),
+    key("overlay.duplicate_filter", Kind::Switch),
+    key("overlay.kernel_stamps", Kind::Switch),
     whole("overlay.roll_call_ms", 0, 1_000),
     whole("overlay.change_tree_at_percent", 0, 95),
     whole("overlay.change_depth", 0, 6),

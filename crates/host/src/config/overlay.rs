@@ -29,7 +29,7 @@ pub const QUEUES: &[&str] = &["none", "fifo", "simple", "limit-order"];
 /// What sets the pace of orders upwards.
 pub const PACES: &[&str] = &["free", "paper", "credits"];
 /// How overlay datagrams get from sockets to the network ([`net::plane`]).
-pub const DATA_PLANES: &[&str] = &["udp", "tc-clone", "af_xdp"];
+pub const DATA_PLANES: &[&str] = &["udp", "tc-clone", "af_xdp", "dpdk"];
 /// How delays become deadlines.
 pub const ESTIMATORS: &[&str] = &["max-of-percentiles", "message-percentile", "miss-rate"];
 /// No H of a layer's own.
@@ -60,6 +60,10 @@ pub struct Overlay {
     pub sealed: bool,
     /// How they leave a machine: the first of these that can be had there.
     pub data_plane: Vec<String>,
+    /// Machines of proxies and edges drop duplicates of market data in front of their stacks.
+    pub duplicate_filter: bool,
+    /// Requests of participants came in when the kernel had them, not when the gateway took them.
+    pub kernel_stamps: bool,
     /// Between two roll calls of the root, milliseconds; 0: none.
     pub roll_call_ms: u64,
     /// When another tree takes over, in percent of the play; 0: never.
@@ -119,6 +123,8 @@ impl Default for Overlay {
             linger_us: 200,
             sealed: true,
             data_plane: vec![first(DATA_PLANES)],
+            duplicate_filter: false,
+            kernel_stamps: true,
             roll_call_ms: 50,
             change_tree_at_percent: 60,
             change_depth: 0,

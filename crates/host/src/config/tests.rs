@@ -63,16 +63,16 @@ fn values_of_a_wrong_type_or_range_name_line_and_key() {
         ("[hold]\npercentile = nan", "2: hold.percentile: must be 50.0..=99.9, is NaN"),
         (
             "[overlay]\ndata_plane = \"udp\"",
-            "2: overlay.data_plane: must be a list of \"udp\", \"tc-clone\", \"af_xdp\", is \"udp\"",
+            "2: overlay.data_plane: must be a list of \"udp\", \"tc-clone\", \"af_xdp\", \"dpdk\", is \"udp\"",
         ),
         (
-            "[overlay]\ndata_plane = [\"tc-clone\", \"dpdk\"]",
-            "2: overlay.data_plane: must be a list of \"udp\", \"tc-clone\", \"af_xdp\", is \
-             [\"tc-clone\", \"dpdk\"]",
+            "[overlay]\ndata_plane = [\"tc-clone\", \"ebpf\"]",
+            "2: overlay.data_plane: must be a list of \"udp\", \"tc-clone\", \"af_xdp\", \"dpdk\", is \
+             [\"tc-clone\", \"ebpf\"]",
         ),
         (
             "[overlay]\ndata_plane = []",
-            "2: overlay.data_plane: must be a list of \"udp\", \"tc-clone\", \"af_xdp\", is a list",
+            "2: overlay.data_plane: must be a list of \"udp\", \"tc-clone\", \"af_xdp\", \"dpdk\", is a list",
         ),
         ("[flow]\nrate = []", "2: flow.rate: must be 1..=1000000, is a list"),
         ("[flow]\nsample = \"\"", "2: flow.sample: must be text of 1 to 1024 bytes, is \"\""),

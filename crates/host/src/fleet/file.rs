@@ -168,6 +168,9 @@ pub struct NodeEntry {
     /// it is as the venue's settings say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub data_plane: Vec<String>,
+    /// Whether duplicates are dropped in front of its stack. Without a word it is as the venue's settings say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate_filter: Option<bool>,
 }
 
 impl NodeEntry {
@@ -189,6 +192,7 @@ impl NodeEntry {
             public: None,
             core: None,
             data_plane: Vec::new(),
+            duplicate_filter: None,
         }
     }
 
@@ -596,7 +600,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// What two machines have to agree on: a digest of the cluster file, but for what is of one machine alone
-/// (`bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`, `data_plane`) or of whoever leads (`[plan]`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
+/// (`bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`, `data_plane`, `duplicate_filter`) or of whoever leads (`[plan]`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
 /// is told to people, and short passwords could be guessed from it. Settings that are as they are by
 /// default don't count, or a version with one more key could not be put in place of an older one, machine by
 /// machine; a version whose defaults are others speaks another version of the messages.

@@ -94,6 +94,14 @@ pub struct Health {
     pub opened: u64,
     /// Datagrams refused so far: forged, replayed, forbidden or in clear.
     pub refused: u64,
+    /// Copies of market data dropped in front of its stack so far, and told to its node.
+    pub filtered: u64,
+    /// Of what was dropped there, copies that its node was not told of: it counts them as missing.
+    pub untold: u64,
+    /// Packets that the kernel stamped so far.
+    pub stamped: u64,
+    /// How long they waited for the node all together, ns: what of one-way delays is the machine's.
+    pub waited_ns: u64,
     /// Messages of the feed that its receiver released so far.
     pub released: u64,
     /// Of those, packets released after their deadline.

@@ -221,11 +221,10 @@ impl Machine<'_> {
         let main = loops.first_mut().and_then(Option::as_mut);
         let jobs = nodes::worker(main.ok_or_else(|| Failure::Run("no loop".to_string()))?);
         self.host_nodes(&mut loops, clock, &clusters, &welcomes)?;
-        let planes = self.entry.data_planes(&self.config);
         let mut traces = Vec::new();
         for (at, of) in loops.iter_mut().enumerate() {
             let Some(of) = of else { continue };
-            nodes::use_planes(of, &planes, told)?;
+            nodes::use_network(of, (self.entry, &self.config), told)?;
             traces.push(Traces::open(self.options, (&self.sampled, ShardId(at as u16)), of)?);
         }
         let bound = clock.clock.reading().bound_ns;
@@ -266,7 +265,7 @@ impl Machine<'_> {
                             return;
                         }
                         seen.look(of);
-                        let mut all = Health { alarms: self.standing(), ..own };
+                        let mut all = Health { alarms: self.standing(), ..seen.add_to(own) };
                         for other in others {
                             let Health { sealed, opened, refused, .. } = *lock(other);
                             all.sealed += sealed;

@@ -13,10 +13,11 @@ use super::clone::canonical;
 use super::egress::Egress;
 use super::memory::Memory;
 use super::table::{COPIES_MAX, ENTRY_WORDS, Gathered, TABLE};
+use super::template::Template;
 use super::ways::{LinkLayer, Ways};
 use super::xdp::{self, DROP, PASS};
-use super::xsk::Xsk;
-use super::{PlaneError, PlaneKind, afxdp};
+use super::xsk::{FRAME, Xsk};
+use super::{PlaneError, PlaneKind};
 
 /// A message of one table that is filled once: what cloning costs without all that prepares it.
 pub struct BareClone {
@@ -91,6 +92,34 @@ impl BareClone {
     }
 }
 
+/// The frames of these copies, and the interface that they leave by.
+fn frames(
+    kind: PlaneKind,
+    socket: &UdpSocket,
+    copies: &[(SocketAddr, Vec<u8>)],
+    ways: &mut Ways,
+) -> Result<(Vec<Vec<u8>>, u32), PlaneError> {
+    let failed = |step| move |error| PlaneError::new(kind, step, &error);
+    let own = socket.local_addr().map_err(failed("asking for the socket's address"))?;
+    let (mut frames, mut interface) = (Vec::new(), 0);
+    for (to, bytes) in copies {
+        let to = canonical(*to);
+        let way = ways.to(to.ip()).map_err(failed("asking for a route"))?;
+        let unknown = || io::Error::other(format!("{to}: nothing has been sent there yet"));
+        let way = way.ok_or_else(unknown).map_err(failed("asking for a route"))?;
+        interface = way.interface;
+        let found = ways.interface(interface).map_err(failed("asking for the interface"))?;
+        let hardware = (found.link, way.hardware, found.address);
+        let from = SocketAddr::new(own.ip().to_canonical(), own.port());
+        let template = Template::new(0, hardware, (from, to));
+        let mut frame = vec![0; FRAME];
+        template.write(&mut frame, bytes);
+        frame.truncate(template.header_bytes() + bytes.len());
+        frames.push(frame);
+    }
+    Ok((frames, interface))
+}
+
 /// Frames that are built once and put into a ring of AF_XDP again and again.
 pub struct BareXdp {
     xsk: Xsk,
@@ -108,23 +137,8 @@ impl BareXdp {
         copies: &[(SocketAddr, Vec<u8>)],
     ) -> Result<BareXdp, PlaneError> {
         let failed = |step| move |error| PlaneError::new(PlaneKind::AfXdp, step, &error);
-        let own = socket.local_addr().map_err(failed("asking for the socket's address"))?;
         let mut ways = Ways::open().map_err(failed("asking for routes"))?;
-        let (mut frames, mut interface) = (Vec::new(), 0);
-        for (to, bytes) in copies {
-            let to = canonical(*to);
-            let way = ways.to(to.ip()).map_err(failed("asking for a route"))?;
-            let unknown = || io::Error::other(format!("{to}: nothing has been sent there yet"));
-            let way = way.ok_or_else(unknown).map_err(failed("asking for a route"))?;
-            interface = way.interface;
-            let found = ways.interface(interface).map_err(failed("asking for the interface"))?;
-            let header = found.link.bytes() + if to.is_ipv4() { 28 } else { 48 };
-            let mut frame = vec![0; header + bytes.len()];
-            let hardware = (found.link, way.hardware, found.address);
-            let from = SocketAddr::new(own.ip().to_canonical(), own.port());
-            afxdp::write(&mut frame, hardware, (from, to), bytes);
-            frames.push(frame);
-        }
+        let (frames, interface) = frames(PlaneKind::AfXdp, socket, copies, &mut ways)?;
         let xsk = Xsk::open(interface, queue);
         let xsk = xsk.map_err(|(step, error)| PlaneError::new(PlaneKind::AfXdp, step, &error))?;
         Ok(BareXdp { xsk, frames })
@@ -148,6 +162,50 @@ impl BareXdp {
         }
         self.xsk.send()?;
         Ok(self.frames.len())
+    }
+}
+
+/// Frames that are built once and given to a driver of DPDK again and again.
+#[cfg(feature = "dpdk")]
+pub struct BareDpdk {
+    port: super::dpdk::Port,
+    frames: Vec<Vec<u8>>,
+}
+
+#[cfg(feature = "dpdk")]
+impl BareDpdk {
+    /// Frames of these copies for the interface that they leave by.
+    ///
+    /// # Errors
+    /// As [`BareClone::new`].
+    pub fn new(
+        socket: &UdpSocket,
+        copies: &[(SocketAddr, Vec<u8>)],
+    ) -> Result<BareDpdk, PlaneError> {
+        let failed = |step| move |error| PlaneError::new(PlaneKind::Dpdk, step, &error);
+        let mut ways = Ways::open().map_err(failed("asking for routes"))?;
+        let (frames, interface) = frames(PlaneKind::Dpdk, socket, copies, &mut ways)?;
+        let name = ways.interface(interface).map_err(failed("asking for the interface"))?;
+        let port = super::dpdk::Port::open(&name.name);
+        let port = port.map_err(|(step, error)| failed(step)(error))?;
+        Ok(BareDpdk { port, frames })
+    }
+
+    /// Sends all copies; how many went.
+    ///
+    /// # Errors
+    /// The driver takes no more.
+    pub fn send(&mut self) -> io::Result<usize> {
+        let mut sent = 0;
+        for bytes in &self.frames {
+            if self.port.frame().is_none() {
+                sent += self.port.send();
+            }
+            let frame = self.port.frame().ok_or(io::ErrorKind::WouldBlock)?;
+            frame[..bytes.len()].copy_from_slice(bytes);
+            self.port.push(bytes.len());
+        }
+        Ok(sent + self.port.send())
     }
 }
 

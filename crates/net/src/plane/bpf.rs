@@ -17,7 +17,9 @@ enum Command {
     MapCreate = 0,
     ProgramLoad = 5,
     ProgramTestRun = 10,
+    InfoOf = 15,
     LinkCreate = 28,
+    LinkById = 30,
     LinkDetach = 34,
 }
 
@@ -80,6 +82,32 @@ struct LinkCreate {
     relative: u32,
     _pad: u32,
     revision: u64,
+}
+
+#[repr(C)]
+struct LinkById {
+    id: u32,
+    next: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+struct InfoOf {
+    fd: u32,
+    bytes: u32,
+    info: u64,
+}
+
+/// The start of `struct bpf_link_info`, as links to interfaces have it.
+#[derive(Default)]
+#[repr(C)]
+struct LinkInfo {
+    kind: u32,
+    id: u32,
+    program: u32,
+    _pad: u32,
+    interface: u32,
+    _attach: u32,
 }
 
 #[repr(C)]
@@ -206,6 +234,25 @@ pub(crate) fn attach(program: impl AsFd, interface: u32, place: Place) -> io::Re
 pub(crate) fn detach(link: impl AsFd) -> io::Result<()> {
     let mut link = link.as_fd().as_raw_fd() as u32;
     call(Command::LinkDetach, &mut link).map(drop)
+}
+
+/// Whether a link still holds its program to an interface.
+pub(crate) fn is_attached(link: impl AsFd) -> bool {
+    let mut info = LinkInfo::default();
+    let mut with = InfoOf {
+        fd: link.as_fd().as_raw_fd() as u32,
+        bytes: size_of::<LinkInfo>() as u32,
+        info: std::ptr::from_mut(&mut info) as u64,
+    };
+    call(Command::InfoOf, &mut with).is_ok() && info.interface != 0
+}
+
+/// The link of that number, whoever made it.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn link(id: u32) -> io::Result<OwnedFd> {
+    opened(Command::LinkById, &mut LinkById { id, next: 0, flags: 0 })
 }
 
 /// Runs an XDP program on a frame that comes from nowhere; its verdict.

@@ -112,7 +112,7 @@ impl TcClone {
     /// The way to a receiver and its program; none while a socket knows better.
     fn way(&mut self, to: SocketAddr) -> Option<(Way, usize)> {
         let mut receivers = std::mem::take(&mut self.receivers);
-        let way = receivers.way(to, self.now, |to| self.ask(to));
+        let way = receivers.way(to, self.now, |to| self.ask(to)).copied();
         self.receivers = receivers;
         self.figures.refreshed = self.receivers.refreshed;
         way

@@ -9,6 +9,7 @@
 //! - `tc-clone`: one system call for all copies of a datagram; a program at the egress of the interface
 //!   clones it and writes into each clone what is its receiver's own ([`COPIES_DIFFER_AT_MOST`]).
 //! - `af_xdp`: frames are built here and put into the interface's ring, up to 32 of them by a system call.
+//! - `dpdk`: frames are built here and given to a driver of DPDK, by bursts; with the feature `dpdk`.
 //!
 //! Beside them, in front of the receiving stack: a filter of duplicates ([`DuplicateFilter`]).
 //!
@@ -20,11 +21,15 @@ mod asm;
 pub mod bare;
 mod bpf;
 mod clone;
+#[cfg(feature = "dpdk")]
+mod dpdk;
+pub mod drill;
 mod egress;
 mod filter;
 mod memory;
 mod receivers;
 mod table;
+mod template;
 mod ways;
 mod xdp;
 mod xsk;
@@ -37,7 +42,8 @@ use std::str::FromStr;
 use afxdp::AfXdp;
 use clone::TcClone;
 pub use filter::{
-    DuplicateFigures, DuplicateFilter, DuplicateKey, DuplicateModel, Learning, WINDOW,
+    Dropped, DuplicateFigures, DuplicateFilter, DuplicateKey, DuplicateModel, Learning, REPORTS,
+    WINDOW, interfaces_to,
 };
 
 /// Bytes at the start and at the end of a datagram that may differ between copies that are cloned.
@@ -52,11 +58,20 @@ pub enum PlaneKind {
     TcClone,
     /// Frames go into the interface's ring.
     AfXdp,
+    /// Frames go to a driver of DPDK, in programs that were built with it.
+    Dpdk,
 }
 
 impl PlaneKind {
     /// The planes that there are, in the order of this type.
-    pub const ALL: [PlaneKind; 3] = [PlaneKind::Udp, PlaneKind::TcClone, PlaneKind::AfXdp];
+    pub const ALL: [PlaneKind; 4] =
+        [PlaneKind::Udp, PlaneKind::TcClone, PlaneKind::AfXdp, PlaneKind::Dpdk];
+
+    /// Those that this program was built with.
+    pub fn built() -> impl Iterator<Item = PlaneKind> {
+        let dpdk = cfg!(feature = "dpdk");
+        PlaneKind::ALL.into_iter().filter(move |kind| dpdk || *kind != PlaneKind::Dpdk)
+    }
 
     /// Its name in configurations.
     pub fn name(self) -> &'static str {
@@ -64,6 +79,7 @@ impl PlaneKind {
             PlaneKind::Udp => "udp",
             PlaneKind::TcClone => "tc-clone",
             PlaneKind::AfXdp => "af_xdp",
+            PlaneKind::Dpdk => "dpdk",
         }
     }
 }
@@ -87,26 +103,34 @@ impl FromStr for PlaneKind {
 /// Why a data plane can't be had: one line that says what to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlaneError {
-    kind: PlaneKind,
+    /// `None`: the filter of duplicates.
+    kind: Option<PlaneKind>,
     why: String,
 }
 
 impl fmt::Display for PlaneError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "data plane {}: {}", self.kind, self.why)
+        match self.kind {
+            Some(kind) => write!(f, "data plane {kind}: {}", self.why),
+            None => write!(f, "filter of duplicates: {}", self.why),
+        }
     }
 }
 
 impl std::error::Error for PlaneError {}
 
 impl PlaneError {
-    fn new(kind: PlaneKind, step: &str, error: &io::Error) -> PlaneError {
+    fn new(kind: impl Into<Option<PlaneKind>>, step: &str, error: &io::Error) -> PlaneError {
+        let kind = kind.into();
         let advice = match error.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => {
+            Some(libc::EPERM | libc::EACCES) if kind != Some(PlaneKind::Dpdk) => {
                 "; the process needs CAP_BPF and CAP_NET_ADMIN (run it as root, or with \
                  AmbientCapabilities= of systemd)"
             }
-            Some(libc::EBUSY) if kind == PlaneKind::AfXdp => {
+            _ if kind == Some(PlaneKind::Dpdk) => {
+                "; it needs CAP_NET_RAW, an interface that is up, and the library's drivers (libdpdk-dev)"
+            }
+            Some(libc::EBUSY) if kind == Some(PlaneKind::AfXdp) => {
                 "; the interface's first queue has a socket of AF_XDP already: one process and one overlay \
                  node can have it"
             }
@@ -125,13 +149,16 @@ impl PlaneError {
     }
 
     /// Whether the kernel is of that version or a later one.
-    fn check_kernel(kind: PlaneKind, needed: (u32, u32)) -> Result<(), PlaneError> {
+    fn check_kernel(
+        kind: impl Into<Option<PlaneKind>>,
+        needed: (u32, u32),
+    ) -> Result<(), PlaneError> {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         match version_of(&release) {
             Some(version) if version < needed => {
                 let (major, minor) = needed;
                 let why = format!("needs Linux {major}.{minor} or later, this is {release}");
-                Err(PlaneError { kind, why })
+                Err(PlaneError { kind: kind.into(), why })
             }
             _ => Ok(()),
         }
@@ -174,6 +201,8 @@ enum Plane {
     Udp(PlaneFigures),
     TcClone(Box<TcClone>),
     AfXdp(Box<AfXdp>),
+    #[cfg(feature = "dpdk")]
+    Dpdk(Box<dpdk::Dpdk>),
 }
 
 impl DataPlane {
@@ -190,6 +219,13 @@ impl DataPlane {
             PlaneKind::Udp => Plane::Udp(PlaneFigures::default()),
             PlaneKind::TcClone => Plane::TcClone(Box::new(TcClone::open(socket, peers)?)),
             PlaneKind::AfXdp => Plane::AfXdp(Box::new(AfXdp::open(socket, peers)?)),
+            #[cfg(feature = "dpdk")]
+            PlaneKind::Dpdk => Plane::Dpdk(Box::new(dpdk::Dpdk::open(socket, peers)?)),
+            #[cfg(not(feature = "dpdk"))]
+            PlaneKind::Dpdk => {
+                let why = "this program was built without it (cargo build --features dpdk)";
+                return Err(PlaneError { kind: Some(kind), why: why.to_string() });
+            }
         };
         Ok(DataPlane { plane })
     }
@@ -204,8 +240,10 @@ impl DataPlane {
         peers: &[SocketAddr],
         mut told: impl FnMut(&str),
     ) -> Result<DataPlane, PlaneError> {
-        let mut outcome =
-            Err(PlaneError { kind: PlaneKind::Udp, why: "no data plane is named".to_string() });
+        let mut outcome = Err(PlaneError {
+            kind: Some(PlaneKind::Udp),
+            why: "no data plane is named".to_string(),
+        });
         for (at, kind) in kinds.iter().enumerate() {
             outcome = DataPlane::open(*kind, socket, peers);
             match (&outcome, kinds.get(at + 1)) {
@@ -223,6 +261,8 @@ impl DataPlane {
             Plane::Udp(_) => PlaneKind::Udp,
             Plane::TcClone(_) => PlaneKind::TcClone,
             Plane::AfXdp(_) => PlaneKind::AfXdp,
+            #[cfg(feature = "dpdk")]
+            Plane::Dpdk(_) => PlaneKind::Dpdk,
         }
     }
 
@@ -235,6 +275,8 @@ impl DataPlane {
             Plane::Udp(figures) => clone::by_socket(figures, socket, to, bytes),
             Plane::TcClone(plane) => plane.send(socket, to, bytes),
             Plane::AfXdp(plane) => plane.send(socket, to, bytes),
+            #[cfg(feature = "dpdk")]
+            Plane::Dpdk(plane) => plane.send(socket, to, bytes),
         }
     }
 
@@ -247,6 +289,8 @@ impl DataPlane {
             Plane::Udp(_) => Ok(()),
             Plane::TcClone(plane) => plane.flush(socket),
             Plane::AfXdp(plane) => plane.flush(socket),
+            #[cfg(feature = "dpdk")]
+            Plane::Dpdk(plane) => plane.flush(socket),
         }
     }
 
@@ -256,6 +300,8 @@ impl DataPlane {
             Plane::Udp(figures) => *figures,
             Plane::TcClone(plane) => plane.figures(),
             Plane::AfXdp(plane) => plane.figures(),
+            #[cfg(feature = "dpdk")]
+            Plane::Dpdk(plane) => plane.figures(),
         }
     }
 
@@ -269,6 +315,11 @@ impl DataPlane {
             Plane::Udp(_) => Ok(()),
             Plane::TcClone(plane) => plane.detach(),
             Plane::AfXdp(plane) => {
+                plane.detach();
+                Ok(())
+            }
+            #[cfg(feature = "dpdk")]
+            Plane::Dpdk(plane) => {
                 plane.detach();
                 Ok(())
             }
@@ -286,7 +337,7 @@ mod tests {
             assert_eq!(kind.name().parse(), Ok(kind));
         }
         let why = "ebpf".parse::<PlaneKind>().expect_err("unknown");
-        assert!(why.contains("\"ebpf\": one of udp, tc-clone, af_xdp"), "{why}");
+        assert!(why.contains("\"ebpf\": one of udp, tc-clone, af_xdp, dpdk"), "{why}");
     }
 
     #[test]

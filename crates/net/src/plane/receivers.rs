@@ -32,14 +32,15 @@ impl<W> Default for Receivers<W> {
     }
 }
 
-impl<W: Copy> Receivers<W> {
+impl<W> Receivers<W> {
     /// The way to a receiver; none while a socket knows better. `ask` finds one.
+    #[inline]
     pub fn way(
         &mut self,
         to: SocketAddr,
         now: Instant,
         mut ask: impl FnMut(SocketAddr) -> Option<W>,
-    ) -> Option<W> {
+    ) -> Option<&W> {
         let at = match self.sorted.get(self.hint).is_some_and(|known| known.to == to) {
             true => self.hint,
             false => match self.sorted.binary_search_by_key(&to, |known| known.to) {
@@ -56,7 +57,7 @@ impl<W: Copy> Receivers<W> {
         self.hint = at + 1;
         let known = self.sorted.get_mut(at)?;
         if known.until > now {
-            return known.way;
+            return known.way.as_ref();
         }
         known.way = ask(to);
         known.until = now + if known.way.is_some() { AGAIN } else { SOON };
@@ -85,14 +86,14 @@ mod tests {
         };
         for _ in 0..3 {
             for port in [5, 2, 9, 3] {
-                assert_eq!(known.way(at(port), now, ask), (port != 3).then_some(port));
+                assert_eq!(known.way(at(port), now, ask).copied(), (port != 3).then_some(port));
             }
         }
         assert_eq!(asked.get(), 4);
         let later = now + AGAIN;
-        assert_eq!((known.way(at(5), later, ask), asked.get()), (None, 5));
-        assert_eq!((known.way(at(5), later, ask), asked.get()), (Some(5), 5));
+        assert_eq!((known.way(at(5), later, ask).copied(), asked.get()), (None, 5));
+        assert_eq!((known.way(at(5), later, ask).copied(), asked.get()), (Some(5), 5));
         known.doubt(later);
-        assert_eq!((known.way(at(5), later, ask), known.refreshed), (None, 2));
+        assert_eq!((known.way(at(5), later, ask).copied(), known.refreshed), (None, 2));
     }
 }

@@ -173,6 +173,30 @@ impl Ways {
     /// # Errors
     /// The kernel's; an address that only a socket can send to (multicast, broadcast).
     pub fn to(&mut self, to: IpAddr) -> io::Result<Option<Way>> {
+        let (interface, hop, source) = self.route(to)?;
+        let mut way = Way { interface, hardware: [0; 6], source };
+        match self.interface(interface)?.link {
+            LinkLayer::Loopback | LinkLayer::Bare => Ok(Some(way)),
+            LinkLayer::Ethernet => match self.neighbour(interface, hop) {
+                Ok(Some(hardware)) => {
+                    way.hardware = hardware;
+                    Ok(Some(way))
+                }
+                _ => Ok(None),
+            },
+        }
+    }
+
+    /// Number of the interface by which packets to an address leave.
+    ///
+    /// # Errors
+    /// As [`Ways::to`].
+    pub fn interface_to(&mut self, to: IpAddr) -> io::Result<u32> {
+        self.route(to).map(|(interface, ..)| interface)
+    }
+
+    /// Interface, next hop and source of packets to an address.
+    fn route(&mut self, to: IpAddr) -> io::Result<(u32, IpAddr, IpAddr)> {
         let (family, bytes) = raw(to);
         let mut body = [0; 12];
         (body[0], body[1]) = (family, if to.is_ipv4() { 32 } else { 128 });
@@ -196,17 +220,7 @@ impl Ways {
                 _ => {}
             }
         }
-        let mut way = Way { interface, hardware: [0; 6], source };
-        match self.interface(interface)?.link {
-            LinkLayer::Loopback | LinkLayer::Bare => Ok(Some(way)),
-            LinkLayer::Ethernet => match self.neighbour(interface, hop) {
-                Ok(Some(hardware)) => {
-                    way.hardware = hardware;
-                    Ok(Some(way))
-                }
-                _ => Ok(None),
-            },
-        }
+        Ok((interface, hop, source))
     }
 
     fn neighbour(&mut self, interface: u32, hop: IpAddr) -> io::Result<Option<[u8; 6]>> {

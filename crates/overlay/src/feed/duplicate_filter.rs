@@ -138,6 +138,24 @@ impl DuplicateFilter {
         self.judge(epoch, id, parent, copies)
     }
 
+    /// Records that the copy of `id` from the parent of that number came and was dropped in front of the
+    /// node: it counts as a duplicate, and is not missing. False, and nothing has changed: the id is
+    /// not known here, or not any more.
+    pub fn note_copy(&mut self, epoch: u32, id: u64, parent: Option<usize>) -> bool {
+        let index = id as usize & (self.slots.len() - 1);
+        let known = epoch == self.epoch && id > 0;
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| known && slot.id == id) else {
+            return false;
+        };
+        match parent {
+            Some(parent) if parent < COPIES_MAX => slot.seen |= 1 << parent,
+            Some(_) => {}
+            None => self.stats.strays += 1,
+        }
+        self.stats.duplicates += 1;
+        true
+    }
+
     fn judge(&mut self, epoch: u32, id: u64, parent: Option<usize>, copies: usize) -> Arrival {
         if epoch < self.epoch {
             self.stats.stale_epoch += 1;
@@ -270,6 +288,40 @@ mod tests {
         assert_eq!(filter.accept(1, 1 << 60, None), Arrival::First);
         assert_eq!(filter.stats().copies_missing, settled / 10 + 3, "a jump is no loss");
         assert_eq!(filter.stats().strays, 1);
+    }
+
+    #[test]
+    fn copies_that_were_dropped_in_front_are_as_if_they_had_come() {
+        let mut filters = [(); 3].map(|()| DuplicateFilter::new(4_096, 1, 3));
+        for id in 1..=5_000u64 {
+            for (parent, told) in [(0, false), (1, true), (2, false)] {
+                if parent == 1 && id % 10 == 0 {
+                    continue;
+                }
+                filters[0].accept(1, id, Some(parent));
+                match told {
+                    true => assert!(filters[1].note_copy(1, id, Some(parent))),
+                    false => drop(filters[1].accept(1, id, Some(parent))),
+                }
+                // Control: one that is not told.
+                if !told {
+                    filters[2].accept(1, id, Some(parent));
+                }
+            }
+        }
+        let [all, told, untold] = filters.each_ref().map(DuplicateFilter::stats);
+        assert_eq!(all, told);
+        let settled = 5_000 - SETTLE_LAG;
+        assert_eq!((all.copies_missing, untold.copies_missing), (settled / 10, settled));
+        let [_, mut filter, _] = filters;
+        // What is not known is no copy: of another epoch, not yet there, gone, and never there.
+        for (epoch, id) in [(2, 4_999), (0, 4_999), (1, 5_001), (1, 800), (1, 0)] {
+            assert!(!filter.note_copy(epoch, id, Some(0)), "{epoch} {id}");
+        }
+        assert_eq!(filter.stats(), told);
+        assert!(filter.note_copy(1, 5_000, None) && filter.note_copy(1, 5_000, Some(99)));
+        assert_eq!(filter.stats().strays, 1);
+        assert_eq!(filter.accept(1, 5_001, Some(0)), Arrival::First, "noting accepts nothing");
     }
 
     #[test]

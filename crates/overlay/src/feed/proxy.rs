@@ -247,6 +247,17 @@ impl Proxy {
         }
     }
 
+    /// A copy of market data that had come before was dropped in front of the proxy: it counts as if it
+    /// had come.
+    pub fn note_copy(&mut self, header: &HopHeader, body: &DataBody) {
+        if body.stream != self.tree.stream || header.epoch != self.filter.epoch() {
+            return;
+        }
+        let (parent, _) = self.position.parent(&self.tree, body.id, body.hedge, header.sender);
+        let id = self.tree.topology.dense_id(self.node, body.id);
+        self.stats.received += u64::from(self.filter.note_copy(header.epoch, id, parent));
+    }
+
     fn handle_order(&mut self, now: Nanos, header: &HopHeader, rest: &[u8], out: &mut Outbox) {
         let Ok((body, payload)) = frame::body::<OrderBody>(rest) else {
             self.stats.malformed += 1;

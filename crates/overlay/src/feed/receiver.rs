@@ -482,6 +482,23 @@ impl Receiver {
         }
     }
 
+    /// A copy of market data that had come before was dropped in front of the receiver at `came`: it counts
+    /// as if it had come.
+    pub fn note_copy(&mut self, came: Nanos, header: &HopHeader, body: &DataBody) {
+        if body.stream != self.tree.stream || header.epoch != self.filter.epoch() {
+            return;
+        }
+        let (parent, _) = self.position.parent(&self.tree, body.id, body.hedge, header.sender);
+        if !self.filter.note_copy(header.epoch, body.id, parent) {
+            return;
+        }
+        self.stats.received += 1;
+        let arrival = self.arrivals[body.id as usize & (self.arrivals.len() - 1)];
+        if arrival.0 == body.id {
+            self.spread.sample(came.since(arrival.1));
+        }
+    }
+
     fn take(&mut self, now: Nanos, body: &DataBody, bytes: &[u8], repair: bool, out: &mut Outbox) {
         let believed = |packet: &Packet| {
             FeedSession::of(&self.config.session, &packet.header.session)

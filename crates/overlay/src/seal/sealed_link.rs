@@ -238,6 +238,19 @@ impl<S: Keys> SealedLink<S> {
         self.heard.get(usize::from(peer.0)).copied().unwrap_or(0)
     }
 
+    /// What names the end-to-end part of the datagram that was opened last.
+    pub fn origin(&self) -> Option<Origin> {
+        self.current.as_ref().map(|(origin, _)| *origin)
+    }
+
+    /// A datagram of a peer came and was dropped before it could be opened, being a copy of one that was:
+    /// it counts as heard.
+    pub fn note_copy(&mut self, peer: NodeId) {
+        if let Some(heard) = self.heard.get_mut(usize::from(peer.0)) {
+            *heard += 1;
+        }
+    }
+
     /// When [`SealedLink::handle_timeout`] is to be called.
     pub fn next_timeout(&self) -> Nanos {
         self.epochs.next_timeout()

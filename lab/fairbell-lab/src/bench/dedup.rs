@@ -57,8 +57,13 @@ pub struct DedupArgs {
 
 const PORT: u16 = 5_000;
 /// As a sealed datagram has it: version, reserved, stream, life of the publisher, number.
-const KEY: DuplicateKey =
-    DuplicateKey { version: overlay::seal::SEALED_VERSION, stream: (2, 0), epoch: 4, number: 8 };
+const KEY: DuplicateKey = DuplicateKey {
+    version: overlay::seal::SEALED_VERSION,
+    stream: (2, 0),
+    epoch: 4,
+    number: 8,
+    sender: 16,
+};
 const HEADERS: usize = 42;
 /// Bytes of a datagram.
 const LENGTH: usize = 96;

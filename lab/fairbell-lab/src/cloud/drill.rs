@@ -11,6 +11,7 @@ use fairbell::report::Quantiles;
 use host::failure::{Failure, on};
 use host::fleet::file::NodeRole;
 use host::sockets::io;
+use net::plane::PlaneKind;
 use serde::Serialize;
 
 use super::checks::{Checker, Checks, Window};
@@ -18,13 +19,17 @@ use super::faults::{self, Fault, KINDS, Kind};
 use super::participants::Participants;
 use super::service::Service;
 use super::site::{Plan, Site, ZONES};
-use super::{MAIN, SMALL_MIB, STARTING_US, Shape, edges, quantiles_of, start, venue, watched};
+use super::{
+    MAIN, SMALL_MIB, STARTING_US, Shape, edges, quantiles_of, start, venue, watched, with_planes,
+};
 
 /// Options of `fairbell-lab cloud drill`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     fairbell-lab cloud drill                                   each fault twenty times\n  \
     fairbell-lab cloud drill --times 3 --only kill --only zone-lost\n  \
+    fairbell-lab cloud drill --data-plane tc-clone --times 2 --only kill --only interface-down --only program-detached
+  \
     fairbell-lab cloud drill --only upgrade --from \"$(scripts/old-binary v0.2.0)\" --json\n\n\
     Exit code 1 when a checker found something. `none` is the same without a fault: the floor. A stepped\n\
     clock has to be found by the checker of clocks, and by no other. It needs what `fairbell-lab cloud` needs,\n\
@@ -62,6 +67,12 @@ pub struct DrillArgs {
     #[arg(long, value_name = "N", default_value_t = 1_000,
           value_parser = clap::value_parser!(u64).range(100..=100_000))]
     rate: u64,
+    /// How overlay datagrams leave the machines, the first that can be had; several times for several
+    #[arg(long = "data-plane", value_name = "NAME", default_value = "udp")]
+    planes: Vec<PlaneKind>,
+    /// Proxies and edges have duplicates dropped in front of their stacks
+    #[arg(long)]
+    duplicate_filter: bool,
     /// Fixes the draws of delays, offsets and requests
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -118,6 +129,8 @@ struct Report {
     rate_per_s: u64,
     seed: u64,
     times: u32,
+    data_plane: Vec<&'static str>,
+    duplicate_filter: bool,
     from: Option<PathBuf>,
     drills: Vec<Row>,
 }
@@ -135,6 +148,11 @@ pub fn run(args: &DrillArgs) -> Result<(), Failure> {
         if !args.only.is_empty() && !args.only.contains(kind) {
             continue;
         }
+        let has_programs = args.planes.contains(&PlaneKind::TcClone) || args.duplicate_filter;
+        if kind.needs_programs() && !has_programs {
+            eprintln!("{name}: left out, because machines attach no program with these settings");
+            continue;
+        }
         let row = one(args, &network, *kind).unwrap_or_else(|why| Row {
             complaints: vec![format!("{name}: run: {why}")],
             ..Row::of(*kind, Checks::default())
@@ -149,6 +167,8 @@ pub fn run(args: &DrillArgs) -> Result<(), Failure> {
         rate_per_s: args.rate,
         seed: args.seed,
         times: args.times,
+        data_plane: args.planes.iter().map(|kind| kind.name()).collect(),
+        duplicate_filter: args.duplicate_filter,
         from: args.from.clone(),
         drills,
     };
@@ -222,7 +242,7 @@ fn one(args: &DrillArgs, network: &Network, kind: Kind) -> Result<Row, Failure> 
     }
     let own = std::env::current_exe().map_err(io)?;
     let plan = Plan {
-        venue: venue(&shape, "huygens", true),
+        venue: with_planes(venue(&shape, "huygens", true), &args.planes, args.duplicate_filter),
         shards: 1,
         roots: ZONES,
         offset_us: WRONG.0,
@@ -302,7 +322,7 @@ fn judged(kind: Kind, complaints: Vec<(Checker, String)>) -> Vec<String> {
     left
 }
 
-const HEAD: &str = "drill       times requests  lost twice  books equal at  early  to serve, ms p50/p99  \
+const HEAD: &str = "drill            times requests  lost twice  books equal at  early  to serve, ms p50/p99  \
                     longest wait, ms p50/p99  sessions ended, on again after ms p50/p99/max";
 
 fn line(row: &Row) -> String {
@@ -315,7 +335,7 @@ fn line(row: &Row) -> String {
     let [p50, p99, max] =
         [row.reconnect_ns.p50, row.reconnect_ns.p99, row.reconnect_ns.max].map(ms);
     format!(
-        "{:<11} {:>5} {requests_sent:>8} {requests_lost:>5} {answered_twice:>5} {equal:>15} {:>6} {serve:>21} \
+        "{:<16} {:>5} {requests_sent:>8} {requests_lost:>5} {answered_twice:>5} {equal:>15} {:>6} {serve:>21} \
          {wait:>25}  {:>4}, {p50}/{p99}/{max}",
         row.drill, row.times, row.checks.releases.early, row.sessions_ended
     )

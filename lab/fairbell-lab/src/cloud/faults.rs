@@ -10,6 +10,7 @@ use host::fleet::file::NodeRole;
 use host::fleet::messages::Operation;
 use host::sockets::io;
 use net::Clock;
+use net::plane::drill::{self, Intruder, Programs};
 use rustix::process::{Pid, Signal, kill_process};
 
 use types::Nanos;
@@ -66,6 +67,12 @@ pub enum Kind {
     Lead,
     /// Every machine is told to stop and started again with the other program, one after another.
     Upgrade,
+    /// Its interface is taken down, and up again.
+    InterfaceDown,
+    /// The programs that its process has attached to interfaces are taken off them.
+    ProgramDetached,
+    /// Another program takes the place in front of its stack, whoever had it.
+    XdpTaken,
 }
 
 /// All of them by name, in the order of drills.
@@ -86,12 +93,20 @@ pub const KINDS: &[(&str, Kind)] = &[
     ("zone-lost", Kind::ZoneLost),
     ("lead", Kind::Lead),
     ("upgrade", Kind::Upgrade),
+    ("interface-down", Kind::InterfaceDown),
+    ("program-detached", Kind::ProgramDetached),
+    ("xdp-taken", Kind::XdpTaken),
 ];
 
 impl Kind {
     /// As on the command line.
     pub fn name(self) -> &'static str {
         KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether it needs programs that machines have attached.
+    pub fn needs_programs(self) -> bool {
+        self == Kind::ProgramDetached
     }
 
     /// Whether it is everybody's, and no machine's.
@@ -282,6 +297,26 @@ fn commit(site: &Site<'_>, fault: &Fault) -> Result<(), Failure> {
             let node = site.file.nodes[place].name.clone();
             site.operate(&Operation::Lead { node }).map(drop)
         }
+        Kind::InterfaceDown => {
+            let host = site.network.host(place);
+            host.set_up(false).map_err(io)?;
+            std::thread::sleep(fault.lasts);
+            host.set_up(true).map_err(io)
+        }
+        Kind::ProgramDetached => match drill::detach(process, Programs::All).map_err(io)? {
+            0 => {
+                let name = &site.file.nodes[place].name;
+                let why = "has attached no program: is its data plane tc-clone, or its filter on?";
+                Err(Failure::Run(format!("{name} {why}")))
+            }
+            _ => Ok(()),
+        },
+        Kind::XdpTaken => {
+            let intruder = take_xdp(site, place, process)?;
+            std::thread::sleep(fault.lasts);
+            drop(intruder);
+            Ok(())
+        }
         Kind::Upgrade => (0..site.file.nodes.len()).try_for_each(|place| {
             site.exchange_program(place);
             restart(site, place)
@@ -317,6 +352,21 @@ fn wait_for_room(site: &Site<'_>, place: usize, room: bool) -> Result<(), Failur
     Err(Failure::Run(format!("{name} {what}")))
 }
 
+/// Puts a program where the filter of a machine's process is, if it has one.
+fn take_xdp(site: &Site<'_>, place: usize, process: u32) -> Result<Intruder, Failure> {
+    let host = site.network.host(place);
+    let begun = Instant::now();
+    loop {
+        drill::detach(process, Programs::Xdp).map_err(io)?;
+        match host.enter(|| Intruder::attach(host.interface())).map_err(io)? {
+            Ok(intruder) => return Ok(intruder),
+            // Its owner was quicker, or what it had is not gone yet.
+            Err(_) if begun.elapsed() < LASTS => std::thread::sleep(Duration::from_millis(5)),
+            Err(error) => return Err(Failure::Run(error.to_string())),
+        }
+    }
+}
+
 fn restart(site: &Site<'_>, place: usize) -> Result<(), Failure> {
     let code = site.stop(place)?;
     if code != Some(0) {
@@ -345,6 +395,7 @@ mod tests {
             "upgrade:edge-1@3s",
             "rotate:edge-1@3s",
             "kill:edge-1",
+            "interface-down@3s",
             "dance:edge-1@3s",
             "kill:a@3",
             "",

@@ -86,6 +86,9 @@ pub struct CloudArgs {
     /// How overlay datagrams leave the machines, the first that can be had; several times for several
     #[arg(long = "data-plane", value_name = "NAME", default_value = "udp")]
     pub planes: Vec<PlaneKind>,
+    /// Proxies and edges have duplicates dropped in front of their stacks
+    #[arg(long)]
+    pub duplicate_filter: bool,
     /// Requests per second, all participants together
     #[arg(long, value_name = "N", default_value_t = 1_000,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -109,7 +112,7 @@ pub struct CloudArgs {
     pub seed: u64,
     /// Do something to a machine while it trades; again for further ones: KIND:NODE@TIME[+LENGTH],
     /// KIND of kill, pause, cut, cut-out, slow, step, restart, revoke, rotate, old-disk, replace, disk-full,
-    /// zone-lost, lead, upgrade, none, NODE also `leader`, of a zone `zone-1` to `zone-3`, of `lead` also `next`
+    /// zone-lost, lead, upgrade, interface-down, program-detached, xdp-taken, none, NODE also `leader`, of a zone `zone-1` to `zone-3`, of `lead` also `next`
     #[arg(long = "fault", value_name = "FAULT")]
     pub faults: Vec<Fault>,
     /// The program that machines start with, for `upgrade`: scripts/old-binary builds one [default: this one]
@@ -333,9 +336,10 @@ fn venue(shape: &Shape, clocks: &str, hold: bool) -> String {
 }
 
 /// Settings in which datagrams leave the machines like that.
-fn with_planes(settings: String, planes: &[PlaneKind]) -> String {
+fn with_planes(settings: String, planes: &[PlaneKind], filter: bool) -> String {
     let names: Vec<&str> = planes.iter().map(|kind| kind.name()).collect();
-    settings.replacen("[overlay]\n", &format!("[overlay]\ndata_plane = {names:?}\n"), 1)
+    let more = format!("[overlay]\ndata_plane = {names:?}\nduplicate_filter = {filter}\n");
+    settings.replacen("[overlay]\n", &more, 1)
 }
 
 /// One venue from its start to its end.
@@ -356,6 +360,7 @@ fn play(
         venue: with_planes(
             venue(shape, if args.no_sync { "system" } else { "huygens" }, !args.no_hold),
             &args.planes,
+            args.duplicate_filter,
         ),
         disks: faults.iter().any(Fault::needs_disks),
         snapshots: true,

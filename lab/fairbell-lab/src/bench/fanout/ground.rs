@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use super::calls::{Connected, batched};
 use emulator::{Cable, CableConfig, StartError};
 use host::failure::Failure;
 use host::sockets::io;
@@ -13,6 +14,8 @@ use types::SplitMix64;
 
 /// Port of all receivers.
 const TO: u16 = 5_000;
+/// Receivers that have a socket connected to them: a process has some 1,000 descriptors.
+pub const CONNECTED_MAX: usize = 100;
 /// Messages that are sent again and again.
 const MESSAGES: usize = 16;
 /// Longest wait for what is on its way.
@@ -23,10 +26,17 @@ const ARRIVAL: Duration = Duration::from_millis(20);
 pub enum Player {
     /// A loop of `sendto`.
     Sendto,
+    /// `sendmmsg`: a call for many.
+    Batched,
+    /// A loop of `send`, over a socket connected to each receiver; to at most [`CONNECTED_MAX`] of them.
+    Connected,
     /// The cloning program with a table that is filled once.
     BareClone,
     /// Frames that are built once, into a ring of AF_XDP.
     BareXdp,
+    /// Frames that are built once, to a driver of DPDK.
+    #[cfg(feature = "dpdk")]
+    BareDpdk,
     /// A data plane.
     Plane(PlaneKind),
 }
@@ -36,8 +46,12 @@ impl Player {
     pub fn name(self) -> &'static str {
         match self {
             Player::Sendto => "sendto, bare",
+            Player::Batched => "sendmmsg, bare",
+            Player::Connected => "connected, bare",
             Player::BareClone => "clone, bare",
             Player::BareXdp => "af_xdp, bare",
+            #[cfg(feature = "dpdk")]
+            Player::BareDpdk => "dpdk, bare",
             Player::Plane(kind) => kind.name(),
         }
     }
@@ -48,19 +62,27 @@ impl Player {
             Player::Plane(PlaneKind::Udp) => Some(Player::Sendto),
             Player::Plane(PlaneKind::TcClone) => Some(Player::BareClone),
             Player::Plane(PlaneKind::AfXdp) => Some(Player::BareXdp),
+            #[cfg(feature = "dpdk")]
+            Player::Plane(PlaneKind::Dpdk) => Some(Player::BareDpdk),
             _ => None,
         }
     }
 }
 
 /// All players, each plane beside its bare call.
-pub const PLAYERS: [Player; 6] = [
+pub const PLAYERS: &[Player] = &[
     Player::Sendto,
+    Player::Batched,
+    Player::Connected,
     Player::Plane(PlaneKind::Udp),
     Player::BareClone,
     Player::Plane(PlaneKind::TcClone),
     Player::BareXdp,
     Player::Plane(PlaneKind::AfXdp),
+    #[cfg(feature = "dpdk")]
+    Player::BareDpdk,
+    #[cfg(feature = "dpdk")]
+    Player::Plane(PlaneKind::Dpdk),
 ];
 
 /// What a slice took.
@@ -85,8 +107,11 @@ pub struct Ground {
     socket: UdpSocket,
     messages: Vec<Copies>,
     planes: Vec<(PlaneKind, DataPlane)>,
+    connected: Connected,
     bare: BareClone,
     bare_xdp: BareXdp,
+    #[cfg(feature = "dpdk")]
+    bare_dpdk: net::plane::bare::BareDpdk,
     next: usize,
     _cable: Cable,
 }
@@ -129,7 +154,7 @@ impl Ground {
         let cable = cable()?;
         let messages = messages(copies, size, seed);
         let refused = |error: net::plane::PlaneError| Failure::Unavailable(error.to_string());
-        let (socket, planes, bare, bare_xdp) = cable
+        let (socket, planes, connected, bare, bare_xdp, _bare_dpdk) = cable
             .left()
             .enter(|| {
                 let socket = UdpSocket::bind((Cable::left_address(false), 0)).map_err(io)?;
@@ -138,16 +163,24 @@ impl Ground {
                 // Who has the addresses is known before anything is measured.
                 settle(&socket, &messages[0])?;
                 let peers: Vec<SocketAddr> = messages[0].iter().map(|(to, _)| *to).collect();
-                let planes = PlaneKind::ALL.map(|kind| {
+                let planes = PlaneKind::built().map(|kind| {
                     DataPlane::open(kind, &socket, &peers)
                         .map(|plane| (kind, plane))
                         .map_err(refused)
                 });
-                let planes = planes.into_iter().collect::<Result<Vec<_>, _>>()?;
+                let planes = planes.collect::<Result<Vec<_>, _>>()?;
+                let few = &messages[0][..messages[0].len().min(CONNECTED_MAX)];
+                let connected = Connected::new(few).map_err(io)?;
                 let bare = BareClone::new(&socket, &messages[0]).map_err(refused)?;
                 // The plane has the first queue.
                 let bare_xdp = BareXdp::new(&socket, 1, &messages[0]).map_err(refused)?;
-                Ok::<_, Failure>((socket, planes, bare, bare_xdp))
+                #[cfg(feature = "dpdk")]
+                let bare_dpdk = net::plane::bare::BareDpdk::new(&socket, &messages[0]);
+                #[cfg(feature = "dpdk")]
+                let bare_dpdk = bare_dpdk.map_err(refused)?;
+                #[cfg(not(feature = "dpdk"))]
+                let bare_dpdk = ();
+                Ok::<_, Failure>((socket, planes, connected, bare, bare_xdp, bare_dpdk))
             })
             .map_err(io)??;
         let interface = cable.right().interface();
@@ -157,16 +190,14 @@ impl Ground {
             socket,
             messages,
             planes,
+            connected,
             bare,
             bare_xdp,
+            #[cfg(feature = "dpdk")]
+            bare_dpdk: _bare_dpdk,
             next: 0,
             _cable: cable,
         })
-    }
-
-    /// Copies of a message.
-    fn copies(&self) -> usize {
-        self.messages[0].len()
     }
 
     fn send(&mut self, player: Player) -> std::io::Result<u64> {
@@ -179,8 +210,12 @@ impl Ground {
                 }
                 Ok(message.len() as u64)
             }
+            Player::Batched => batched(&self.socket, message),
+            Player::Connected => self.connected.send(message),
             Player::BareClone => self.bare.send(&self.socket).map(|sent| sent as u64),
             Player::BareXdp => self.bare_xdp.send().map(|sent| sent as u64),
+            #[cfg(feature = "dpdk")]
+            Player::BareDpdk => self.bare_dpdk.send().map(|sent| sent as u64),
             Player::Plane(kind) => {
                 let found = self.planes.iter_mut().find(|(of, _)| *of == kind);
                 let Some((_, plane)) = found else { return Ok(0) };
@@ -233,7 +268,7 @@ impl Ground {
             let before = self.came();
             let sent = self.send(player).map_err(io)?;
             self.wait_for(before + sent);
-            let times = self.sink.as_ref().map_or_else(Vec::new, |sink| sink.last(self.copies()));
+            let times = self.sink.as_ref().map_or_else(Vec::new, |sink| sink.last(sent as usize));
             if self.came() == before + sent
                 && let [first, .., last] = times[..]
             {

@@ -5,6 +5,7 @@
 //! from round to round; what is told are medians of slices, and of each round's ratio of a plane to its
 //! bare call, so that a machine with other work on it disturbs all alike.
 
+mod calls;
 pub mod ground;
 
 use std::path::PathBuf;
@@ -128,7 +129,7 @@ impl Found {
         };
         let clone = Player::Plane(PlaneKind::TcClone);
         if self.copies <= 100 {
-            for player in PLAYERS {
+            for player in PLAYERS.iter().copied() {
                 let Some(bare) = player.bare() else { continue };
                 let ratio = self.ratio(player, bare).map(|[_, cpu]| cpu);
                 judge(format!("{} over {}", player.name(), bare.name()), ratio, BARS[0]);
@@ -181,9 +182,9 @@ pub fn run(args: &FanoutArgs) -> Result<(), Failure> {
 fn measure(copies: u32, size: u32, args: &FanoutArgs) -> Result<Found, Failure> {
     let mut ground = Ground::new(copies as usize, size as usize, args.seed)?;
     let new = |player| Played { player, slices: Vec::new(), windows: Vec::new() };
-    let mut played: Vec<Played> = PLAYERS.into_iter().map(new).collect();
+    let mut played: Vec<Played> = PLAYERS.iter().copied().map(new).collect();
     // A round that is not counted: caches, and what planes learn first.
-    for player in PLAYERS {
+    for player in PLAYERS.iter().copied() {
         ground.play(player, SLICE)?;
     }
     let begun = Instant::now();
@@ -260,7 +261,7 @@ fn figures(all: &[Found], by_size: bool) -> Vec<Figure> {
         };
         Curve { name: player.name().to_string(), points: all.iter().filter_map(point).collect() }
     };
-    let curves = |y| PLAYERS.into_iter().map(|player| curve(player, y)).collect();
+    let curves = |y| PLAYERS.iter().copied().map(|player| curve(player, y)).collect();
     let x = if by_size { "bytes of a datagram" } else { "copies of a message" };
     let (cost, window) = match by_size {
         true => ("fanout-by-size", "fanout-window-by-size"),
@@ -332,7 +333,7 @@ mod tests {
         use types::{Channel, ClockReading, Nanos, Node, NodeId, Op, Outbox, Peer, SplitMix64};
 
         let mut random = SplitMix64::new(11);
-        for kind in PlaneKind::ALL {
+        for kind in PlaneKind::built() {
             for round in 0..6 {
                 let (fanout, receivers) =
                     (2 + random.below(4) as usize, 4 + random.below(20) as usize);
