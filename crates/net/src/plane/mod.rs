@@ -124,7 +124,7 @@ impl PlaneError {
         let kind = kind.into();
         let advice = match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) if kind != Some(PlaneKind::Dpdk) => {
-                "; the process needs CAP_BPF and CAP_NET_ADMIN (run it as root, or with \
+                "; the process needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (run it as root, or with \
                  AmbientCapabilities= of systemd)"
             }
             _ if kind == Some(PlaneKind::Dpdk) => {
