@@ -116,7 +116,9 @@ impl Accelerator {
     /// ended since.
     pub fn look(&mut self) -> Option<String> {
         let now = Instant::now();
-        if (self.pace.patience.is_none() && self.days.is_none()) || now < self.next_look {
+        let unused = self.pace.patience.is_none() && self.days.is_none();
+        // Behind the last day the venue stays closed: what is on its way comes to rest.
+        if unused || self.is_over() || now < self.next_look {
             return None;
         }
         let ended = self.pace.ended;

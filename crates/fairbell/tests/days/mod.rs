@@ -113,8 +113,9 @@ fn trade(door: SocketAddr, account: usize, stop: Arc<AtomicBool>) -> Vec<Fill> {
     }
 }
 
-/// The first order-entry door that a starting exchange names; what it says is read on until its end.
-fn door(child: &mut Child) -> (SocketAddr, JoinHandle<()>) {
+/// The first order-entry door that a starting exchange names; what it says is read on until its end, and
+/// `stop` is set when the last day is over.
+fn door(child: &mut Child, stop: &Arc<AtomicBool>) -> (SocketAddr, JoinHandle<String>) {
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
     let door = loop {
         let line = lines.next().expect("it starts").expect("text");
@@ -122,7 +123,18 @@ fn door(child: &mut Child) -> (SocketAddr, JoinHandle<()>) {
             break rest.split(' ').next().and_then(|first| first.parse().ok()).expect("an address");
         }
     };
-    (door, std::thread::spawn(move || lines.for_each(drop)))
+    let (stop, last) = (Arc::clone(stop), format!("day {DAYS} of this run has ended"));
+    let says = std::thread::spawn(move || {
+        let mut said = String::new();
+        for line in lines.map_while(Result::ok) {
+            if line.contains(&last) {
+                stop.store(true, Ordering::Relaxed);
+            }
+            said = said + &line + "\n";
+        }
+        said
+    });
+    (door, says)
 }
 
 fn text(of: &Value) -> i128 {
@@ -162,8 +174,8 @@ fn three_days_of_a_calendar_pass_in_seconds_and_each_has_its_statement() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    let (door, says) = door(&mut child);
     let stop = Arc::new(AtomicBool::new(false));
+    let (door, says) = door(&mut child, &stop);
     let client = |account| {
         let stop = Arc::clone(&stop);
         std::thread::spawn(move || trade(door, account, stop))
@@ -173,8 +185,9 @@ fn three_days_of_a_calendar_pass_in_seconds_and_each_has_its_statement() {
     let output = child.wait_with_output().expect("it ends");
     stop.store(true, Ordering::Relaxed);
     let fills: Vec<Vec<Fill>> = clients.into_iter().map(|of| of.join().expect("sound")).collect();
-    says.join().expect("read");
-    document(&output);
+    let said = says.join().expect("read");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    assert_eq!(output.status.code(), Some(0), "{}\n{said}", report["failures"]);
 
     let statement = |day: &str, log: &std::path::Path| {
         let mut command = scratch.fairbell(&["statement", "--day", day]);
