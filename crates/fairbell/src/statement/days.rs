@@ -78,7 +78,7 @@ pub fn run(args: &StatementArgs, wanted: &Wanted, also: &[engine::Config]) -> Re
     let all: Vec<Drawn> =
         args.log.iter().map(|path| draw(path, args, also)).collect::<Result<_, _>>()?;
     let lacks = shards_of(&args.log, all.iter().map(|one| &one.engine))?;
-    let date = |day: &DayStatement| config.calendar.date(day.began);
+    let date = |day: &DayStatement| date(day, &config).unwrap_or("not begun".to_string());
     let is_shown = |day: &DayStatement| match wanted {
         Wanted::All => true,
         Wanted::Number(number) => day.day == *number,
@@ -134,6 +134,11 @@ pub fn run(args: &StatementArgs, wanted: &Wanted, also: &[engine::Config]) -> Re
         0 => Ok(()),
         count => Err(Failure::Run(format!("{count} differences between the days' statements"))),
     }
+}
+
+/// The venue's date on which a day was opened.
+fn date(day: &DayStatement, config: &Config) -> Option<String> {
+    (day.began.0 > 0).then(|| config.calendar.date(day.began))
 }
 
 /// The accounts asked for.
@@ -219,7 +224,7 @@ fn document(day: &DayStatement, args: &StatementArgs, engine: &Engine, config: &
     json!({
         "shard": engine.config().shard.0 + 1,
         "day": day.day,
-        "date": config.calendar.date(day.began),
+        "date": date(day, config),
         "began_ns": day.began.0,
         "ended_ns": day.ended.map(|at| at.0),
         "inputs": day.inputs,
