@@ -375,7 +375,7 @@ I
     play undo.yml
     umount "$root/proc"
     trap - EXIT
-    rm -rf "$root/etc/fairbell/keys/root-1" "$root"/etc/fairbell/*.{toml,pem} "$root/var/lib/fairbell-tune"
+    rm -rf "$root/etc/fairbell/keys/root-1" "$root"/{etc/fairbell/*.toml,etc/fairbell/*.pem,root/.ansible} "$root/var/lib/fairbell-tune"
     chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg --purge fairbell >/dev/null 2>&1
     traces "$root" >"$work/after"
     diff "$work/before" "$work/after" || fail "undo leaves traces"
@@ -448,4 +448,44 @@ check_helm() {
     refuses kubeconform -strict -kubernetes-version 1.37.0 \
         -schema-location "$schemas/v1.37.0/{{ .ResourceKind }}{{ .KindSuffix }}.json" "$work/broken.yaml"
     grep -q podManagementPolitics "$work/refused.log" || fail "kubeconform: $(cat "$work/refused.log")"
+}
+
+# The package's units under a systemd that is the first process of namespaces of its own.
+check_boot() {
+    [[ -d $work/package ]] || check_package
+    have_binary
+    local root=$work/booted unit
+    fresh_debian "$root"
+    cp "$work"/package/*.deb "$root/opt/fairbell.deb"
+    chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg -i /opt/fairbell.deb >/dev/null 2>&1
+    venue_of_one "$work/boot-venue"
+    cp "$work"/boot-venue/{cluster,venue}.toml "$work/boot-venue/authority.pem" "$root/etc/fairbell/"
+    cp -r "$work"/boot-venue/keys/{root-1,edge-1} "$root/etc/fairbell/keys/"
+    head -c 32 /dev/urandom | base64 >"$root/etc/fairbell/probe.key"
+    chroot "$root" /bin/sh -c 'chgrp fairbell /etc/fairbell/*.toml /etc/fairbell/*.pem; chmod 640 /etc/fairbell/*.toml /etc/fairbell/*.pem
+        chown -R fairbell: /etc/fairbell/keys/*; chgrp fairbell /etc/fairbell/probe.key; chmod 640 /etc/fairbell/probe.key'
+    # What would reach for this machine's clock, kernel or devices.
+    for unit in chrony systemd-sysctl systemd-modules-load systemd-udevd systemd-udev-trigger systemd-remount-fs systemd-timesyncd \
+        systemd-logind systemd-hwdb-update systemd-binfmt getty@tty1; do
+        ln -sf /dev/null "$root/etc/systemd/system/$unit.service"
+    done
+    cp deploy/systemd/booted.sh "$root/booted.sh"
+    printf '[Unit]\nWants=fairbell-check.service\n' >"$root/etc/systemd/system/fairbell-check.target"
+    printf '[Unit]\nAfter=systemd-journald.service\n[Service]\nType=oneshot\nTimeoutStartSec=infinity\nExecStart=/booted.sh\n' \
+        >"$root/etc/systemd/system/fairbell-check.service"
+    deploy/systemd/boot.sh "$root" 300 | tee "$work/boot.log"
+    diff "$work/boot.log" - <<'R' || fail "units under systemd: not what they should be"
+fairbell-node@root-1: active, restarts 0, exit 0
+fairbell-node@edge-1: active, restarts 0, exit 0
+fairbell-probe: active
+fairbell-node@root-1 has CapEff:0000000000000000 CapBnd:0000000000000000 NoNewPrivs:1 Seccomp:2
+fairbell-node@edge-1 has CapEff:0000000000000000 CapBnd:0000000000000000 NoNewPrivs:1 Seccomp:2
+fairbell-probe has CapEff:0000000000000000 CapBnd:0000000000000000 NoNewPrivs:1 Seccomp:2
+fairbell-node@edge-1: active, restarts 1, exit 0
+fairbell-node@nobody: failed, restarts 0, exit 2
+fairbell-node@root-1: inactive, restarts 0, exit 0
+fairbell-node@edge-1: inactive, restarts 1, exit 0
+programs left: 0
+R
+    rm -rf "$root"
 }
