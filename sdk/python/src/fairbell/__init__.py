@@ -1,0 +1,120 @@
+"""Client library of the Fairbell exchange: REST and WebSocket, exact decimals, books that keep themselves.
+
+- :class:`Client`: asyncio; :class:`fairbell.sync.Client` is the same without asyncio.
+- :class:`Stream`: the WebSocket, made by :meth:`Client.stream`.
+- :mod:`fairbell.testing`: a local exchange for tests, also as pytest fixtures.
+- :mod:`fairbell.ccxt_adapter`: the exchange in the shape of the library ccxt.
+"""
+
+from .book import Applied, Book, checksum
+from .client import Client
+from .errors import (
+    ApiError,
+    AuthenticationError,
+    BadRequest,
+    BookGap,
+    Busy,
+    CancelRejected,
+    ChecksumMismatch,
+    ClientOrderIdUsed,
+    Conflict,
+    ConnectionFailed,
+    FairbellError,
+    NotFound,
+    NotOpen,
+    OrderPending,
+    OrderRejected,
+    PermissionDenied,
+    ProtocolError,
+    SessionDown,
+    SlowConsumer,
+    StreamClosed,
+    TooManyRequests,
+    Unavailable,
+)
+from .events import (
+    BookChanged,
+    Connected,
+    Disconnected,
+    Event,
+    EventIterator,
+    FillBroken,
+    FillEvent,
+    OrderEvent,
+    Resync,
+    StatusEvent,
+    TickerEvent,
+    TradeEvent,
+)
+from .models import (
+    Fill,
+    Instrument,
+    Level,
+    Order,
+    OrderState,
+    Position,
+    Side,
+    Ticker,
+    TimeInForce,
+    Trade,
+    TradingStatus,
+)
+from .signing import new_client_order_id, signature
+from .stream import Stream
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ApiError",
+    "Applied",
+    "AuthenticationError",
+    "BadRequest",
+    "Book",
+    "BookChanged",
+    "BookGap",
+    "Busy",
+    "CancelRejected",
+    "ChecksumMismatch",
+    "Client",
+    "ClientOrderIdUsed",
+    "Conflict",
+    "Connected",
+    "ConnectionFailed",
+    "Disconnected",
+    "Event",
+    "EventIterator",
+    "FairbellError",
+    "Fill",
+    "FillBroken",
+    "FillEvent",
+    "Instrument",
+    "Level",
+    "NotFound",
+    "NotOpen",
+    "Order",
+    "OrderEvent",
+    "OrderPending",
+    "OrderRejected",
+    "OrderState",
+    "PermissionDenied",
+    "Position",
+    "ProtocolError",
+    "Resync",
+    "SessionDown",
+    "Side",
+    "SlowConsumer",
+    "StatusEvent",
+    "Stream",
+    "StreamClosed",
+    "Ticker",
+    "TickerEvent",
+    "TimeInForce",
+    "TooManyRequests",
+    "Trade",
+    "TradeEvent",
+    "TradingStatus",
+    "Unavailable",
+    "checksum",
+    "new_client_order_id",
+    "signature",
+]

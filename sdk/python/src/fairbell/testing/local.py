@@ -1,0 +1,302 @@
+"""Starts and stops ``fairbell up`` for tests."""
+
+from __future__ import annotations
+
+import atexit
+import http.client
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from ..client import Client
+from ..errors import FairbellError
+from ..sync import Client as SyncClient
+
+__all__ = ["BinaryNotFound", "ExchangeFailed", "InstrumentSpec", "Key", "LocalExchange"]
+
+_ADDRESS = re.compile(r"REST and WebSocket: http://([0-9.]+):([0-9]+)/v1")
+
+
+class BinaryNotFound(FairbellError):
+    """There is no ``fairbell`` to start."""
+
+
+class ExchangeFailed(FairbellError):
+    """The exchange did not start, or its own checks at the end failed; the message has its last lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstrumentSpec:
+    """An instrument to trade; values as in fairbell.toml."""
+
+    symbol: str
+    tick: str = "0.01"
+    lot_decimals: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of the web door."""
+
+    name: str
+    secret: str
+    username: str
+    """The account's login at the exchange."""
+
+
+INSTRUMENTS = (
+    InstrumentSpec("BTCUSD", tick="1", lot_decimals=8),
+    InstrumentSpec("GENA", tick="0.01", lot_decimals=0),
+)
+
+
+def find_binary(binary: str | os.PathLike[str] | None = None) -> Path:
+    """The program to start: as given, or FAIRBELL_BIN, or ``fairbell`` of the PATH."""
+    named = os.fspath(binary) if binary is not None else os.environ.get("FAIRBELL_BIN")
+    if named:
+        path = Path(named).absolute()
+        if not path.is_file() or not os.access(path, os.X_OK):
+            raise BinaryNotFound(f"{named} is no program (given, or in FAIRBELL_BIN)")
+        return path
+    found = shutil.which("fairbell")
+    if found is None:
+        raise BinaryNotFound("no program fairbell: install it, or name it in FAIRBELL_BIN")
+    return Path(found).absolute()
+
+
+class LocalExchange:
+    """A running exchange of one's own on loopback addresses, with free ports: any number at once.
+
+    Nothing is played in it: the books are empty until its clients enter orders. It is ready when the door
+    answers and all instruments trade. At its end the exchange compares its books with those that its
+    listeners made of the feed, and :meth:`stop` raises if they differ.
+
+    :param instruments: what is traded.
+    :param accounts: accounts, each with a key: ``keys[0]``, ...
+    :param binary: the program; else FAIRBELL_BIN, else ``fairbell`` of the PATH.
+    :param credits_per_s: requests a key may make in a second.
+    :param settings: more lines for the configuration, whole sections of TOML that are not among its own:
+        ``[overlay]``, ``[flow]``, ``[day]``, ``[ports]``, ``[doors]``.
+    :param timeout: longest start, seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        instruments: Sequence[InstrumentSpec] = INSTRUMENTS,
+        accounts: int = 4,
+        binary: str | os.PathLike[str] | None = None,
+        credits_per_s: int = 100_000,
+        settings: str = "",
+        timeout: float = 30.0,
+    ) -> None:
+        if not instruments:
+            raise ValueError("instruments: one at least")
+        if not 1 <= accounts <= 99:
+            raise ValueError("accounts: 1 to 99")
+        self._binary = find_binary(binary)
+        self._instruments = tuple(instruments)
+        self._credits = credits_per_s
+        self._settings = settings
+        self._timeout = timeout
+        self.keys = [
+            Key(f"client{number}", secrets.token_hex(16), f"CLI{number:02}")
+            for number in range(1, accounts + 1)
+        ]
+        """A key for each account."""
+        self.folder: Path | None = None
+        """Configuration, log and report, while it runs."""
+        self.url = ""
+        """Address of the web door, without ``/v1``."""
+        self.started_in = 0.0
+        """Seconds from the start of the process until it was ready."""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> LocalExchange:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop(check=kind is None)
+
+    def __repr__(self) -> str:
+        return f"<LocalExchange {self.url or 'not running'}>"
+
+    def client(self, account: int = 0, *, patience: float = 10.0) -> Client:
+        """A client of an account's key; the caller closes it."""
+        key = self.keys[account]
+        return Client(self.url, key.name, key.secret, patience=patience)
+
+    def sync_client(self, account: int = 0, *, patience: float = 10.0) -> SyncClient:
+        """The same without asyncio."""
+        key = self.keys[account]
+        return SyncClient(self.url, key.name, key.secret, patience=patience)
+
+    def log(self) -> str:
+        """What the exchange has said."""
+        if self.folder is None:
+            return ""
+        return (self.folder / "log").read_text(errors="replace")
+
+    @property
+    def running(self) -> bool:
+        """Its process is alive."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> LocalExchange:
+        """Starts it and waits until it is ready.
+
+        :raises ExchangeFailed: it does not start; what it said is in the message.
+        """
+        if self._process is not None:
+            raise ExchangeFailed("it runs already")
+        self.folder = folder = Path(tempfile.mkdtemp(prefix="fairbell-"))
+        (folder / "exchange.toml").write_text(self._config())
+        keys = folder / "keys.toml"
+        keys.touch(mode=0o600)
+        keys.write_text(self._key_file())
+        command = [os.fspath(self._binary), "up", "--config", "exchange.toml"]
+        command += ["--web", "keys.toml", "--out", "out"]
+        since = time.monotonic()
+        with (folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C is the tests' affair: they stop it.
+                start_new_session=True,
+            )
+        atexit.register(self._kill)
+        try:
+            self._wait_until_ready(since + self._timeout)
+        except BaseException:
+            self.stop(check=False)
+            raise
+        self.started_in = time.monotonic() - since
+        return self
+
+    def stop(self, *, check: bool = True, timeout: float = 60.0) -> None:
+        """Stops it, waits for its end, and takes its folder away; nothing if it does not run.
+
+        :param check: raise unless the exchange ended well.
+        :raises ExchangeFailed: its own checks failed, or it had to be killed.
+        """
+        process, self._process = self._process, None
+        if process is None:
+            return
+        atexit.unregister(self._kill)
+        killed = False
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code, killed = process.wait(), True
+        said = self._last_lines()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder, self.url = None, ""
+        if check and killed:
+            raise ExchangeFailed(f"it did not end within {timeout} s:\n{said}")
+        if check and code != 0:
+            raise ExchangeFailed(f"it ended with {code}:\n{said}")
+
+    def _kill(self) -> None:
+        """For a program that ends without stopping it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _last_lines(self) -> str:
+        try:
+            return "\n".join(self.log().splitlines()[-30:])
+        except OSError:
+            return ""
+
+    def _wait_until_ready(self, end: float) -> None:
+        wanted = [of.symbol for of in self._instruments]
+        while True:
+            if self._process is None or self._process.poll() is not None:
+                raise ExchangeFailed(f"it ended while it started:\n{self._last_lines()}")
+            if time.monotonic() > end:
+                why = "" if self.url else "; does this binary know `up --web`?"
+                raise ExchangeFailed(f"not ready within {self._timeout} s{why}\n{self._last_lines()}")
+            found = _ADDRESS.search(self.log())
+            if found is not None:
+                self.url = f"http://{found[1]}:{found[2]}"
+                wanted = [of for of in wanted if not _trades(found[1], int(found[2]), of)]
+                if not wanted:
+                    return
+            time.sleep(0.01)
+
+    def _config(self) -> str:
+        parts = [
+            "[overlay]\ndepth = 1\nreceivers = 1\nhedge = 0\nchange_tree_at_percent = 0\n",
+            # Nothing is generated with a rate of 0, and there is no sample.
+            '[flow]\nrate = 1\ngenerated_rate = 0\nparticipants = 1\nsample = "none"\n',
+            "[day]\nauctions = false\nhalt_instrument = 0\n",
+            "[ports]\nbase = 0\n",
+            "[doors]\nplain = true\n",
+            self._settings.rstrip() + "\n",
+        ]
+        for of in self._instruments:
+            parts.append(
+                f"[[instrument]]\nsymbol = {_toml(of.symbol)}\ntick = {_toml(of.tick)}\n"
+                f'price_max = "429496.7295"\nqty_max = 4294967295\n'
+                f"lot_decimals = {of.lot_decimals}\n"
+            )
+        accounts = [("built-in participant", "FLOW01", "flow")]
+        accounts += [(key.name, key.username, "local") for key in self.keys]
+        for name, username, password in accounts:
+            parts.append(
+                f"[[account]]\nname = {_toml(name)}\nusername = {_toml(username)}\n"
+                f"password = {_toml(password)}\n"
+            )
+        return "\n".join(parts)
+
+    def _key_file(self) -> str:
+        parts = ['listen = "127.0.0.1:0"\n']
+        for key in self.keys:
+            parts.append(
+                f"[[key]]\nname = {_toml(key.name)}\nsecret = {_toml(key.secret)}\n"
+                f'username = {_toml(key.username)}\npassword = "local"\n'
+                f"credits_per_s = {self._credits}\n"
+            )
+        return "\n".join(parts)
+
+
+def _toml(text: str) -> str:
+    """A basic string: JSON's escapes are TOML's, too."""
+    return json.dumps(text)
+
+
+def _trades(host: str, port: int, symbol: str) -> bool:
+    """Whether the door says that an instrument is traded."""
+    connection = http.client.HTTPConnection(host, port, timeout=2.0)
+    try:
+        connection.request("GET", f"/v1/status/{symbol}")
+        told = json.loads(connection.getresponse().read())
+        return isinstance(told, dict) and told.get("status") == "trading"
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
