@@ -117,7 +117,8 @@ function take(message) {
     case "trades":
       if (symbol !== app.symbol) break;
       app.trades.take(message);
-      app.frames.mark("tape", "chart");
+      app.frames.mark("tape");
+      chart.soon();
       break;
     case "ticker":
       if (!message.ticker) break;

@@ -8,6 +8,8 @@ const [RIGHT, BELOW, ABOVE] = [64, 18, 8];
 const VOLUME = 0.2;
 /** Columns that volume is added up in. */
 const COLUMNS = 90;
+/** Between two drawings for new trades, ms. */
+const EVERY_MS = 200;
 /** Between two changes of the text that stands for the picture, ms. */
 const TOLD_MS = 5_000;
 
@@ -23,10 +25,21 @@ export function ticks(low, high, count) {
 }
 
 export class Chart {
+  /** `asked()` is called when the picture has to be drawn whatever the trades. */
   constructor(asked) {
     this.canvas = $("chart-canvas");
+    this.asked = asked;
+    this.due = null;
     this.told = 0;
     new ResizeObserver(asked).observe(this.canvas);
+  }
+
+  /** There are new trades: draws soon, once for many of them. */
+  soon() {
+    this.due ??= setTimeout(() => {
+      this.due = null;
+      this.asked();
+    }, EVERY_MS);
   }
 
   render(trades, symbol, timeOfDay, places) {
@@ -41,11 +54,12 @@ export class Chart {
     const draw = canvas.getContext("2d");
     draw.setTransform(ratio, 0, 0, ratio, 0, 0);
     draw.clearRect(0, 0, width, height);
-    const colour = (id) => getComputedStyle($(id)).color;
+    const colours = {};
+    const colour = (id) => (colours[id] ??= getComputedStyle($(id)).color);
     draw.font = "12px system-ui, sans-serif";
     draw.textBaseline = "middle";
     const good = trades.all.filter((trade) => !trade.broken).reverse();
-    const points = good.map((trade) => ({
+    const points = good.map((trade) => (trade.point ??= {
       at: Number(BigInt(trade.time_ns) / 1_000n),
       price: Number(trade.price),
       qty: Number(trade.qty),
@@ -67,7 +81,7 @@ export class Chart {
     const ground = bottom - (bottom - ABOVE) * VOLUME;
     const x = (at) => ((at - from) / (to - from)) * (width - RIGHT);
     const y = (price) => ground - 6 - ((price - low) / (high - low)) * (ground - 6 - ABOVE);
-    this.#scale({ draw, colour, width, height, bottom, x, y, low, high, from, to, places, timeOfDay });
+    this.#scale({ draw, colour, width, height, bottom, x, y, low, high, from, to, places, timeOfDay, last: points.at(-1).price });
     this.#volume({ draw, colour, points, x, width: width - RIGHT, ground, bottom });
     draw.strokeStyle = colour("key-line");
     draw.lineWidth = 1.5;
@@ -84,7 +98,7 @@ export class Chart {
     draw.fillText(last.price.toFixed(places), width - RIGHT + 6, y(last.price));
   }
 
-  #scale({ draw, colour, width, bottom, height, x, y, low, high, from, to, places, timeOfDay }) {
+  #scale({ draw, colour, width, bottom, height, x, y, low, high, from, to, places, timeOfDay, last }) {
     draw.fillStyle = colour("key-grid");
     draw.strokeStyle = getComputedStyle(this.canvas).borderTopColor;
     draw.lineWidth = 1;
@@ -94,7 +108,8 @@ export class Chart {
       draw.moveTo(0, at);
       draw.lineTo(width - RIGHT, at);
       draw.stroke();
-      draw.fillText(price.toFixed(places), width - RIGHT + 6, at);
+      // The last price stands in a box of its own.
+      if (Math.abs(at - y(last)) > 16) draw.fillText(price.toFixed(places), width - RIGHT + 6, at);
     }
     const labels = Math.max(1, Math.floor((width - RIGHT) / 130));
     for (let label = 0; label < labels; label += 1) {

@@ -2,8 +2,11 @@
 
 export const $ = (id) => document.getElementById(id);
 
+/** Writes an element's text; what it was is kept beside it, for reading it back out of the document costs more. */
 export function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  if (node.written === text) return;
+  node.written = text;
+  node.textContent = text;
 }
 
 export function setAttribute(node, name, value) {

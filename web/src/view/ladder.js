@@ -109,7 +109,8 @@ export class Tape {
       const side = { buy: "Buy", sell: "Sell" }[trade.aggressor] ?? "Auction";
       const kind = (trade.broken ? "broken " : "") + (trade.aggressor ?? "");
       if (made.className !== kind) made.className = kind;
-      write(made, [timeOfDay(trade.time_ns), trade.broken ? `${side}, broken` : side, padded(trade.price, tick), trade.qty]);
+      trade.clock ??= timeOfDay(trade.time_ns);
+      write(made, [trade.clock, trade.broken ? `${side}, broken` : side, padded(trade.price, tick), trade.qty]);
     });
   }
 }

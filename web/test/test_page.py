@@ -1,0 +1,283 @@
+"""Pages that trade on a real exchange, `fairbell up --web`."""
+
+import time
+
+import pytest
+
+from conftest import SECRETS, until
+
+
+def sign_in(page, key, secret=None):
+    page.locator("#key").fill(key)
+    page.locator("#secret").fill(secret or SECRETS[key])
+    page.locator("#sign-in button").click()
+
+
+def signed_in(page, key):
+    sign_in(page, key)
+    page.locator("#signed-in").wait_for()
+
+
+def enter(page, side, qty, price=None, tif="day", post_only=False):
+    """Fills the ticket in as a user would, and sends it."""
+    page.locator(f"input[name=side][value={side}]").check()
+    page.locator(f"input[name=type][value={'limit' if price else 'market'}]").check()
+    page.locator("#qty").fill(qty)
+    page.locator("#tif").select_option(tif)
+    if price:
+        page.locator("#price").fill(price)
+        page.locator("#post-only").set_checked(post_only)
+    page.locator("#send").click()
+    until(page, "!document.querySelector('#send').disabled")
+
+
+def rows(page, body):
+    return page.locator(f"#{body} tr").evaluate_all("rows => rows.map(row => [...row.cells].map(cell => cell.textContent.trim()))")
+
+
+def levels(page, side):
+    found = [row[:2] for row in rows(page, side) if row[0]]
+    return found[::-1] if side == "asks" else found
+
+
+def open_orders(page):
+    """Side, price, open, filled."""
+    return [[row[2], row[3], row[4], row[5]] for row in rows(page, "open-rows")]
+
+
+@pytest.fixture
+def two(pages, exchange):
+    """Two pages that are signed in, with no orders of theirs."""
+    for key in ("one", "two"):
+        if exchange.ask(key, "GET", "/v1/orders")["orders"]:
+            exchange.ask(key, "DELETE", "/v1/orders")
+    one, other = pages.open(exchange.base), pages.open(exchange.base, 390, 844, "light")
+    signed_in(one, "one")
+    signed_in(other, "two")
+    until(one, lambda: (levels(one, "bids"), levels(one, "asks")), ([], []))
+    return one, other
+
+
+def test_a_wrong_secret_does_not_sign_in_and_a_right_one_is_kept_nowhere(pages, exchange):
+    page = pages.open(exchange.base)
+    assert page.locator("#send").is_disabled()
+    sign_in(page, "one", "not the secret at all")
+    until(page, lambda: "bad_signature" in page.locator("#sign-in-result").inner_text(), True)
+    assert page.locator("#signed-in").is_hidden()
+    sign_in(page, "nobody", "not the secret at all")
+    until(page, lambda: "unknown_key" in page.locator("#sign-in-result").inner_text(), True)
+    signed_in(page, "one")
+    kept = page.evaluate("""async () => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, await indexedDB.databases(),
+        document.documentElement.outerHTML, [...document.querySelectorAll('input')].map(input => input.value), location.href])""")
+    assert SECRETS["one"] not in kept
+    page.reload()
+    page.locator("#sign-in").wait_for()
+    assert page.locator("#signed-in").is_hidden()
+
+
+def test_a_key_that_may_not_trade_is_told_so(pages, exchange):
+    page = pages.open(exchange.base)
+    sign_in(page, "reader", SECRETS["one"])
+    page.locator("#signed-in").wait_for()
+    enter(page, "buy", "1", "50")
+    until(page, lambda: "wrong_scope" in page.locator("#ticket-result").inner_text(), True)
+
+
+def test_orders_are_entered_replaced_traded_and_cancelled(two, exchange):
+    one, other = two
+    enter(one, "buy", "10", "100")
+    until(one, lambda: open_orders(one), [["Buy", "100.00", "10", "0"]])
+    for page in two:
+        until(page, lambda page=page: levels(page, "bids"), [["100.00", "10"]])
+    assert rows(one, "bids")[0][3].startswith("1"), "one's own order is marked"
+    assert rows(other, "bids")[0][3] == ""
+    # What is no price or quantity is not sent.
+    enter(one, "buy", "1.5", "100.005")
+    assert "whole" in one.locator("#qty-error").inner_text() and "multiples" in one.locator("#price-error").inner_text()
+    assert len(exchange.ask("one", "GET", "/v1/orders")["orders"]) == 1
+    # Replaced: another price and a larger total.
+    one.locator("#open-rows button", has_text="Replace").click()
+    assert one.locator("#price").input_value() == "100.00" or one.locator("#price").input_value().startswith("100")
+    one.locator("#price").fill("99.5")
+    one.locator("#qty").fill("12")
+    one.locator("#send").click()
+    until(one, lambda: open_orders(one), [["Buy", "99.50", "12", "0"]])
+    until(other, lambda: levels(other, "bids"), [["99.50", "12"]])
+    # The other page sells into it.
+    enter(other, "sell", "5", "99.5", tif="ioc")
+    until(one, lambda: open_orders(one), [["Buy", "99.50", "7", "5"]])
+    until(one, lambda: [row[1:5] for row in rows(one, "fill-rows")][:1], [["GENA", "Buy", "99.50", "5"]])
+    until(other, lambda: [row[1:5] for row in rows(other, "fill-rows")][:1], [["GENA", "Sell", "99.50", "5"]])
+    for page in two:
+        until(page, lambda page=page: levels(page, "bids"), [["99.50", "7"]])
+        until(page, lambda page=page: [row[1:] for row in rows(page, "tape") if row[0]][0], ["Sell", "99.50", "5"])
+    until(one, lambda: rows(one, "position-rows"), [["GENA", "5", "5", "0", "-497.5"]])
+    until(other, lambda: rows(other, "position-rows"), [["GENA", "-5", "0", "5", "497.5"]])
+    until(one, lambda: "Bought 5 GENA at 99.50" in one.locator("#news").inner_text() or "99.5" in one.locator("#news").inner_text(), True)
+    # A post-only order that would take is refused or cancelled, and trades nothing.
+    enter(other, "sell", "1", "99.5", post_only=True)
+    until(other, lambda: open_orders(other), [])
+    until(one, lambda: open_orders(one), [["Buy", "99.50", "7", "5"]])
+    # A market order takes what is there.
+    enter(other, "sell", "2")
+    until(one, lambda: open_orders(one), [["Buy", "99.50", "5", "7"]])
+    # Cancelled: gone from list and book; the exchange says the same.
+    one.locator("#open-rows button", has_text="Cancel").click()
+    until(one, lambda: (open_orders(one), levels(one, "bids")), ([], []))
+    assert exchange.ask("one", "GET", "/v1/orders")["orders"] == []
+    one.locator("#closed summary").click()
+    until(one, lambda: rows(one, "closed-rows")[0][5], "cancelled")
+    assert one.locator("#feed").get_attribute("data-resyncs") == "0"
+
+
+def test_everything_can_be_done_with_the_keyboard(two):
+    one, _ = two
+    one.locator("#orders-title").focus()
+    for price in ("101.07", "101.08", "101.09"):
+        one.keyboard.press("s")
+        one.keyboard.type("4")
+        one.keyboard.press("Tab")
+        one.keyboard.press("Control+a")
+        one.keyboard.type(price)
+        one.keyboard.press("Enter")
+        until(one, lambda price=price: price in [row[1] for row in open_orders(one)], True)
+        one.locator("#orders-title").focus()
+    # The first button behind the heading of the orders is theirs: Tab reaches it, and it shows that it has the focus.
+    one.keyboard.press("o")
+    one.keyboard.press("Tab")
+    assert one.evaluate("document.activeElement.id") == "cancel-all"
+    assert one.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    one.keyboard.press("Tab")
+    one.keyboard.press("Tab")
+    assert "Replace" in one.evaluate("document.activeElement.textContent")
+    one.keyboard.press("Tab")
+    one.keyboard.press("Enter")
+    until(one, lambda: len(open_orders(one)), 2)
+    until(one, lambda: one.evaluate("document.activeElement.id"), "orders-title")
+    one.keyboard.press("x")
+    one.locator("#confirm").wait_for()
+    one.keyboard.press("Escape")
+    one.wait_for_timeout(500)
+    assert len(open_orders(one)) == 2, "Escape cancels nothing"
+    one.keyboard.press("x")
+    one.locator("#confirm").wait_for()
+    one.keyboard.press("Tab")
+    assert "Cancel all" in one.evaluate("document.activeElement.textContent")
+    one.keyboard.press("Enter")
+    until(one, lambda: (open_orders(one), levels(one, "asks")), ([], []))
+
+
+def test_decimal_lots_and_small_ticks(two):
+    one, other = two
+    for page in two:
+        page.locator("#market-rows button", has_text="GENB").click()
+        until(page, "document.querySelector('#book-note').hidden")
+    enter(one, "sell", "0.125", "3.0015", tif="gtc")
+    until(other, lambda: levels(other, "asks"), [["3.0015", "0.125"]])
+    enter(other, "buy", "0.025", "3.0015", tif="fok")
+    until(one, lambda: open_orders(one), [["Sell", "3.0015", "0.1", "0.025"]])
+    enter(other, "buy", "5", "3.0015", tif="fok")
+    other.wait_for_timeout(1_000)
+    assert open_orders(one) == [["Sell", "3.0015", "0.1", "0.025"]], "all or nothing"
+
+
+def state_of(exchange, key, order):
+    return exchange.ask(key, "GET", f"/v1/orders/{order}")["state"]
+
+
+def test_the_dead_mans_switch_cancels_when_the_page_is_gone(two, exchange):
+    one, other = two
+    one.locator("#dead-man-time").select_option("5000")
+    one.locator("#dead-man-switch").click()
+    until(one, lambda: one.locator("#dead-man-switch").get_attribute("aria-pressed"), "true")
+    enter(one, "buy", "3", "98")
+    until(other, lambda: levels(other, "bids"), [["98.00", "3"]])
+    order = rows(one, "open-rows")[0][0]
+    # Control: while the page is there, the order is, too.
+    one.wait_for_timeout(11_000)
+    assert state_of(exchange, "one", order) == "open"
+    one.close()
+    until(other, lambda: levels(other, "bids"), [])
+    assert state_of(exchange, "one", order) == "cancelled"
+
+
+def test_orders_go_with_the_connection_where_that_is_asked_for(two, exchange):
+    one, other = two
+    enter(other, "sell", "3", "103")
+    until(one, lambda: levels(one, "asks"), [["103.00", "3"]])
+    enter(one, "sell", "2", "104")
+    until(other, lambda: levels(other, "asks"), [["103.00", "3"], ["104.00", "2"]])
+    one.locator("#cancel-on-disconnect").check()
+    until(one, lambda: "cancelled when this page" in one.locator("#news").inner_text(), True)
+    order = rows(one, "open-rows")[0][0]
+    one.close()
+    until(other, lambda: levels(other, "asks"), [["103.00", "3"]])
+    assert state_of(exchange, "one", order) == "cancelled"
+
+
+def test_the_page_comes_back_by_itself(two, exchange):
+    one, other = two
+    enter(one, "buy", "2", "97")
+    until(other, lambda: levels(other, "bids"), [["97.00", "2"]])
+    other.context.set_offline(True)
+    # The browser leaves open connections alone: this one is closed from here.
+    until(other, lambda: other.locator("#link").get_attribute("data-state") != "live", True)
+    exchange.ask("one", "DELETE", "/v1/orders")
+    exchange.ask("two", "POST", "/v1/orders", {"symbol": "GENA", "side": "buy", "qty": "6", "price": "96", "client_order_id": f"x{time.time_ns() % 10**9}"})
+    other.context.set_offline(False)
+    other.locator("#link[data-state=live]").wait_for()
+    until(other, lambda: (levels(other, "bids"), open_orders(other)), ([["96.00", "6"]], [["Buy", "96.00", "6", "0"]]))
+
+
+def violations(page, axe):
+    # As an extension's would be: the page's policy takes no script of others.
+    page.context.new_cdp_session(page).send("Runtime.evaluate", {"expression": axe})
+    found = page.evaluate("async () => (await axe.run(document)).violations.map(one => [one.id, one.help, one.nodes.map(node => node.html.slice(0, 120))])")
+    return found
+
+
+def test_accessibility_and_pictures(two, pages, exchange, axe, pictures):
+    one, other = two
+    for n in range(4):
+        enter(one, "buy", str(7 + 2 * n), str(100 - n))
+        enter(other, "sell", str(5 + 3 * n), str(101 + n))
+    enter(other, "sell", "3", "100", tif="ioc")
+    enter(other, "sell", "2", "100", tif="ioc")
+    until(one, lambda: len(rows(one, "fill-rows")) >= 2, True)
+    for page, width, height in ((one, 1600, 1000), (other, 390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        for theme in ("dark", "light"):
+            while page.evaluate("document.documentElement.dataset.theme") != theme:
+                page.locator("#theme").click()
+            page.wait_for_timeout(700)
+            page.screenshot(path=pictures / f"page-{width}-{theme}.png", full_page=True)
+            assert violations(page, axe) == []
+            page.locator("#help").click()
+            page.screenshot(path=pictures / f"shortcuts-{width}-{theme}.png")
+            assert violations(page, axe) == []
+            page.keyboard.press("Escape")
+    # Signed out, and with complaints of the ticket.
+    one.locator("#qty").fill("x")
+    one.locator("#send").click()
+    one.locator("#qty[aria-invalid]").wait_for()
+    assert violations(one, axe) == []
+    one.locator("#sign-out").click()
+    one.locator("#sign-in").wait_for()
+    assert violations(one, axe) == []
+    # Control: the check finds what is wrong.
+    one.evaluate("document.querySelector('label[for=qty]').remove()")
+    assert "label" in [found[0] for found in violations(one, axe)]
+
+
+def test_the_policy_takes_no_script_of_others(pages, exchange):
+    page = pages.open(exchange.base)
+    ran = page.evaluate("""() => {
+      const script = document.createElement('script');
+      script.textContent = 'window.ran = true';
+      document.head.append(script);
+      return window.ran === true;
+    }""")
+    assert not ran
+    # That was the control's own complaint.
+    assert any("Content Security" in text for text in pages.trouble)
+    pages.trouble.clear()
