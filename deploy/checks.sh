@@ -231,7 +231,7 @@ run_program() {
         | .mounts += [{destination: "/var/lib/fairbell", type: "tmpfs", source: "tmpfs", options: ["uid=10001", "gid=10001", "nosuid", "nodev"]},
                       {destination: "/sample", type: "bind", source: $sample, options: ["bind", "ro"]}]
         ' "$bundle/config.first.json" >"$bundle/config.json"
-    runc --root "$work/runc" run --bundle "$bundle" "fairbell-check-$$" </dev/null
+    runc --root "$work/runc" run --bundle "$bundle" "fairbell-image-$$" </dev/null
 }
 
 # A fresh Debian with what the role and the package need, made once.

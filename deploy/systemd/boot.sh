@@ -5,7 +5,7 @@
 # Clock, kernel settings and devices of this machine are out of its reach: it has neither the capabilities nor the files.
 set -euo pipefail
 root=$(realpath "$1") seconds=$2
-group=$(findmnt -n -o TARGET -t cgroup2 | head -1)/fairbell-check-$$
+group=$(findmnt -n -o TARGET -t cgroup2 | head -1)/fairbell-boot-$$
 mkdir "$group"
 trap 'find "$group" -depth -type d -exec rmdir {} + 2>/dev/null || true' EXIT
 
