@@ -290,7 +290,7 @@ check_debian() {
     rm "$root/opt/$deb"
     traces "$root" >"$work/after"
     diff "$work/before" "$work/after" || fail "purging leaves traces"
-    echo "$deb: installed, verified, purged; $(wc -l <"$work/after") files as before"
+    echo "$deb: installed, verified, purged; $(grep -c '^[.]/' "$work/after") files and folders as before"
     rm -rf "$root"
 }
 
@@ -379,7 +379,7 @@ I
     chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg --purge fairbell >/dev/null 2>&1
     traces "$root" >"$work/after"
     diff "$work/before" "$work/after" || fail "undo leaves traces"
-    echo "undone and purged: $(wc -l <"$work/after") files as before"
+    echo "undone and purged: $(grep -c '^[.]/' "$work/after") files and folders as before"
     rm -rf "$root"
 }
 
