@@ -483,6 +483,9 @@ fairbell-node@edge-1 has CapEff:0000000000000000 CapBnd:0000000000000000 NoNewPr
 fairbell-probe has CapEff:0000000000000000 CapBnd:0000000000000000 NoNewPrivs:1 Seccomp:2
 fairbell-node@edge-1: active, restarts 1, exit 0
 fairbell-node@nobody: failed, restarts 0, exit 2
+without its drop-in: 1 refusal or more
+fairbell-node@root-1: active, restarts 0, exit 0
+with tc-clone.conf CapEff:000000c000001000 NoNewPrivs:1 Seccomp:2
 fairbell-node@root-1: inactive, restarts 0, exit 0
 fairbell-node@edge-1: inactive, restarts 1, exit 0
 programs left: 0

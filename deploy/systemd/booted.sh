@@ -38,6 +38,18 @@ is() {
     systemctl start fairbell-node@nobody
     sleep 3
     is nobody
+    # A data plane with the rights of its drop-in, in the sandbox; root-1 would end without it.
+    sed -i 's/^name = "root-1"/&\ndata_plane = ["tc-clone"]/' /etc/fairbell/cluster.toml
+    mkdir /etc/systemd/system/fairbell-node@root-1.service.d
+    systemctl restart fairbell-node@root-1
+    sleep 5
+    echo "without its drop-in: $(said root-1 'data plane tc-clone: ') refusals or more" | sed 's/ [1-9][0-9]* refusals/ 1 refusal/'
+    cp /usr/share/fairbell/drop-ins/tc-clone.conf /etc/systemd/system/fairbell-node@root-1.service.d/
+    systemctl daemon-reload
+    systemctl restart fairbell-node@root-1
+    sleep 10
+    is root-1
+    echo "with tc-clone.conf$(awk '/^(CapEff|NoNewPrivs|Seccomp):/ { printf " %s%s", $1, $2 }' "/proc/$(systemctl show -P MainPID fairbell-node@root-1)/status")"
     # Removing the package stops what runs.
     systemctl enable -q fairbell-node@root-1 fairbell-node@edge-1
     dpkg --remove fairbell >/dev/null 2>&1
