@@ -6,7 +6,7 @@
 //!
 //! What a day opens and closes with is the engine's; what was dealt is counted from the reports. Cash is
 //! what was sold less what was bought, in price units times lots, from 0 on the first day; the venue charges
-//! no fees. [`Daily::close`] checks at the end of each day that opening, dealings and amendments make the
+//! no fees. It is checked at the end of each day that opening, dealings and amendments make the
 //! closing, that positions and cash of all accounts sum to nothing, and that reports, feed and engine agree
 //! ([`reconcile`]).
 
