@@ -60,7 +60,7 @@ fn ask(venue: &Venue, root: &str, action: Action) -> Reply {
 /// Sessions of the feed that come to a socket within a while.
 fn sessions(of: &UdpSocket, wanted: usize) -> BTreeSet<[u8; 10]> {
     let (since, mut found) = (Instant::now(), BTreeSet::new());
-    while found.len() < wanted && since.elapsed() < Duration::from_secs(5) {
+    while found.len() < wanted && since.elapsed() < PATIENCE {
         let Some((_, bytes)) = packet(of) else { continue };
         found.insert(wire::moldudp::Packet::parse(&bytes).expect("a packet").session().0);
     }
