@@ -426,12 +426,17 @@ mod tests {
             std::thread::sleep(WAIT);
             begun
         };
-        mouth.send(b"waits").expect("sent");
-        let begun = wait(Instant::now());
-        assert_eq!(inbox.fill(&ear, BATCH).expect("one"), 1);
-        let waited = inbox.next().and_then(|of| of.waited_ns).expect("a stamp");
-        assert!(waited <= begun.elapsed().as_nanos() as u64 + 1_000_000, "{waited}");
-        assert!(waited >= WAIT.as_nanos() as u64 / 2, "{waited}");
+        // The kernel begins to stamp what comes a moment after the first socket wants it, and what came before
+        // is stamped when it is read.
+        let stamped = (0..100).any(|_| {
+            mouth.send(b"waits").expect("sent");
+            let begun = wait(Instant::now());
+            assert_eq!(inbox.fill(&ear, BATCH).expect("one"), 1);
+            let waited = inbox.next().and_then(|of| of.waited_ns).expect("a stamp");
+            assert!(waited <= begun.elapsed().as_nanos() as u64 + 1_000_000, "{waited}");
+            waited >= WAIT.as_nanos() as u64 / 2
+        });
+        assert!(stamped, "stamps are of when datagrams came");
 
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         assert!(stamp(&listener));
