@@ -419,13 +419,18 @@ fn a_node_behind_a_filter_hears_once_and_is_told_of_all_other_copies() {
     let detach = AtomicBool::new(false);
     let ended = std::thread::scope(|scope| {
         let detach = &detach;
+        let cable = &cable;
         let running = scope.spawn(move || {
             let each = Duration::from_millis(1);
-            of.run(&over, each, |of, _| {
-                if detach.swap(false, Ordering::Relaxed) {
-                    of.detach_filters().unwrap();
-                }
-            })
+            // A program is attached again where the loop runs.
+            let inside = || {
+                of.run(&over, each, |of, _| {
+                    if detach.swap(false, Ordering::Relaxed) {
+                        of.detach_filters().unwrap();
+                    }
+                })
+            };
+            cable.right().enter(inside).unwrap()
         });
         let counts = || {
             let (sender, counted) = mpsc::channel();
