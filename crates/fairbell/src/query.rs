@@ -229,7 +229,7 @@ fn known(query: &Query, filter: &Filter) -> Result<Result<(), Failure>, store::S
 }
 
 /// A time in any of the forms, ns since the epoch.
-fn moment(text: &str, midnight: u64) -> Option<u64> {
+pub(crate) fn moment(text: &str, midnight: u64) -> Option<u64> {
     if text.bytes().all(|c| c.is_ascii_digit()) {
         return text.parse().ok();
     }

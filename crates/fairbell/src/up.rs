@@ -18,6 +18,7 @@ mod revise;
 mod standstill;
 mod store;
 mod tamper;
+mod web;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -147,7 +148,12 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         view.note(&notice);
         notices.push(notice);
     }
-    view.note(&(greeting::welcome(&config, &plan.addresses) + &door.greeting()));
+    let web = match &args.web {
+        Some(file) => Some(web::Web::new(file.as_deref(), &config, &plan.addresses)?),
+        None => None,
+    };
+    let web_greeting = web.as_ref().map_or("", web::Web::greeting);
+    view.note(&(greeting::welcome(&config, &plan.addresses) + web_greeting + &door.greeting()));
     let run = Run {
         stay: !args.once && args.duration.is_none(),
         kill: killed.map(|victim| (victim, flow::nanos(args.after))),
@@ -161,7 +167,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         sample: sample.as_ref(),
     };
     let follower = store::start(&config, &run.alarms)?;
-    let mut ended = run.play(plan, relay, (door, lines), &mut view)?;
+    let mut ended = run.play(plan, (relay, web), (door, lines), &mut view)?;
     drop(view);
     spill::finish_log(&log, &mut ended.nodes)?;
     notices.extend(ended.notices.iter().cloned());
@@ -333,7 +339,7 @@ impl Run<'_> {
     fn play(
         &self,
         plan: Plan,
-        relay: Option<Relay>,
+        (relay, web): (Option<Relay>, Option<web::Web>),
         (door, lines): (door::Door, Receiver<String>),
         view: &mut View,
     ) -> Result<Ended, Failure> {
@@ -395,6 +401,14 @@ impl Run<'_> {
                 scope.spawn(|| relay.run(&stop));
             }
             scope.spawn(|| door.serve(self.config, steered, gateways, &stop));
+            if let Some(web) = web {
+                scope.spawn(|| {
+                    let served = web.serve(&stop);
+                    if let (Err(failure), Ok(mut trouble)) = (served, trouble.lock()) {
+                        trouble.push(format!("the web door: {failure}"));
+                    }
+                });
+            }
             scope.spawn(move || jobs.serve(&edges, host::password::work));
             let spawn = |of: Loop<Role>| scope.spawn(|| host(of, &stop, &board, &trouble));
             let threads: Vec<ScopedJoinHandle<_>> = plan.loops.into_iter().map(spawn).collect();

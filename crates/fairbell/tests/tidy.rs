@@ -36,6 +36,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("replication", 3),
     ("exchange", 4),
     ("ticks", 4),
+    ("web", 4),
     ("sim", 5),
     ("emulator", 5),
     ("backtest", 4),

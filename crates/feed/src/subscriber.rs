@@ -73,12 +73,12 @@ impl Subscriber {
 
     /// From now on trades and changes of best prices are told as updates, those of each session as of
     /// a line of its own, in the order of the sessions.
-    pub(crate) fn tell_ticks(&mut self) {
+    pub fn tell_ticks(&mut self) {
         (0..).zip(&mut self.clients).for_each(|(line, client)| client.tell_ticks(line));
     }
 
     /// Moves the updates that are new to the end of `to`.
-    pub(crate) fn take_ticks(&mut self, to: &mut Vec<Update>) {
+    pub fn take_ticks(&mut self, to: &mut Vec<Update>) {
         self.clients.iter_mut().for_each(|client| client.take_ticks(to));
     }
 

@@ -20,6 +20,7 @@ use host::failure::Failure;
     fairbell up --duration 20s --late-listener 8s     one joins by a snapshot of the books\n  \
     fairbell up --replicas 3 --duration 10s --rate 200   three replicas of the root, one log\n  \
     fairbell up --once --capture feed.pcap        also write the released feed of a receiver\n  \
+    fairbell up --web                             REST and WebSocket for the first guest account\n  \
     fairbell up --accelerate 2s --days 3          three days of the calendar in a minute\n\n\
     Without --once and --duration it keeps serving after the sample until Ctrl-C: connect your\n\
     own OUCH client or MoldUDP64 listener to the addresses it prints.")]
@@ -45,6 +46,10 @@ pub struct UpArgs {
     /// Stop when so many of the calendar's days have ended
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub days: Option<u32>,
+    /// Serve REST and WebSocket, too, with the keys of FILE, or with a fresh one for the first account that
+    /// nobody plays
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub web: Option<Option<PathBuf>>,
     /// Seed of all randomness
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,

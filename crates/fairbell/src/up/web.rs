@@ -1,0 +1,348 @@
+//! `--web`: the web door of a run, its keys, and the thread that serves it.
+//!
+//! To the exchange it is a participant: it subscribes to the feed at the first edge's door, and has an
+//! ordinary OUCH session for each account with a key, opened when the key is first used.
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use feed::{CatchUpConfig, ListenerConfig, Subscriber};
+use host::config::Config;
+use host::deployment::Addresses;
+use host::failure::{Failure, on};
+use host::sockets::{io, udp_anywhere};
+use host::subscriber::Session;
+use net::{ClientTls, Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy, peer_addr};
+use serde::Deserialize;
+use types::Channel;
+use web::account::{Account, Login};
+use web::auth::{Key, Keys, Scope};
+use web::market::Market;
+use web::request::Instruments;
+use web::{Door, WEB_NODE, WebNode};
+use wire::moldudp;
+use wire::subscription::{Subscribed, Way};
+
+/// Between two attempts to subscribe.
+const RETRY: Duration = Duration::from_millis(500);
+/// Credits of a key that names none.
+const CREDITS: u32 = 100;
+
+/// The file of `--web`.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// Where the door listens: a loopback address, because it speaks no TLS.
+    #[serde(default = "anywhere")]
+    listen: SocketAddr,
+    #[serde(rename = "key", default)]
+    keys: Vec<Entry>,
+}
+
+/// `[[key]]`.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    secret: String,
+    /// The account: its login at the exchange.
+    username: String,
+    password: String,
+    #[serde(default = "all_scopes")]
+    scopes: Vec<String>,
+    #[serde(default)]
+    addresses: Vec<IpAddr>,
+    /// End of the key, as in `2027-01-01T00:00:00Z`.
+    expires: Option<String>,
+    #[serde(default = "credits")]
+    credits_per_s: u32,
+}
+
+fn anywhere() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+fn all_scopes() -> Vec<String> {
+    vec!["read".to_string(), "trade".to_string()]
+}
+
+fn credits() -> u32 {
+    CREDITS
+}
+
+/// A door that is bound and not served yet.
+pub struct Web {
+    listener: TcpListener,
+    instruments: Instruments,
+    /// Logins, one for each account with a key, and the keys.
+    logins: Vec<(String, String)>,
+    keys: Vec<Key>,
+    /// Where participants connect, and where they subscribe.
+    gateways: Vec<SocketAddr>,
+    subscriptions: Vec<SocketAddr>,
+    tls: Option<ClientTls>,
+    greeting: String,
+}
+
+impl Web {
+    /// Binds the door; with no file there is a key for the first account that nobody plays.
+    ///
+    /// # Errors
+    /// A file that can't be read, names no key or a wrong value; the address is not to be had.
+    pub fn new(
+        file: Option<&Path>,
+        config: &Config,
+        addresses: &Addresses,
+    ) -> Result<Web, Failure> {
+        let read = match file {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|error| on(path, error))?;
+                toml::from_str(&text).map_err(|error| on(path, error))?
+            }
+            None => sandbox(config)?,
+        };
+        let named = |why: String| match file {
+            Some(path) => on(path, why),
+            None => Failure::Usage(format!("--web: {why}")),
+        };
+        if !read.listen.ip().is_loopback() {
+            let why = "listen: the door speaks no TLS: put a proxy that does before it, and listen on a \
+                       loopback address";
+            return Err(named(why.to_string()));
+        }
+        if read.keys.is_empty() {
+            return Err(named("no [[key]]".to_string()));
+        }
+        let (mut logins, mut keys) = (Vec::new(), Vec::new());
+        for entry in &read.keys {
+            keys.push(
+                key(entry, &mut logins)
+                    .map_err(|why| named(format!("key {:?}: {why}", entry.name)))?,
+            );
+        }
+        let listener = TcpListener::bind(read.listen)
+            .map_err(|error| named(format!("listen {}: {error}", read.listen)))?;
+        let at = listener.local_addr().map_err(io)?;
+        let shown = match (file, keys.first()) {
+            (None, Some(key)) => format!(": key {} secret {}", key.name, key.secret),
+            _ => format!(", {} keys", keys.len()),
+        };
+        let tls = host::tls::doors(&config.doors)?.map(|(_, client)| client);
+        Ok(Web {
+            listener,
+            instruments: Instruments(config.instruments()),
+            logins,
+            keys,
+            gateways: addresses.gateways.clone(),
+            subscriptions: addresses.subscriptions.clone(),
+            tls,
+            greeting: format!("\nREST and WebSocket: http://{at}/v1{shown}"),
+        })
+    }
+
+    /// What a user needs to connect.
+    pub fn greeting(&self) -> &str {
+        &self.greeting
+    }
+
+    /// Serves the door until `stop` is set.
+    ///
+    /// # Errors
+    /// The exchange takes no subscription, or the system refuses.
+    pub fn serve(self, stop: &AtomicBool) -> Result<(), Failure> {
+        let socket = udp_anywhere().map_err(io)?;
+        let port = socket.local_addr().map_err(io)?.port();
+        let Some(first) = self.logins.first().cloned() else { return Ok(()) };
+        let subscribe = || -> Result<(Session, Subscribed), Failure> {
+            let mut last = Failure::Run("no edge to subscribe at".to_string());
+            for at in &self.subscriptions {
+                let opened = Session::open(*at, (&first.0, &first.1), self.tls.as_ref());
+                let told = opened.and_then(|mut session| {
+                    let to = SocketAddr::new(session.local(), port);
+                    session.subscribe(Way::Unicast, to).map(|told| (session, told))
+                });
+                match told {
+                    Ok(told) => return Ok(told),
+                    Err(failure) => last = failure,
+                }
+            }
+            Err(last)
+        };
+        let patiently = || {
+            while !stop.load(Ordering::Relaxed) {
+                if let Ok(told) = subscribe() {
+                    return Some(told);
+                }
+                thread::sleep(RETRY);
+            }
+            None
+        };
+        let Some((mut session, told)) = patiently() else { return Ok(()) };
+        let channels: Vec<_> =
+            told.streams.iter().map(|(name, _)| (moldudp::Session(*name), Vec::new())).collect();
+        let market = Arc::new(Market::new(self.instruments.clone()));
+        let gateways: Vec<_> = self.gateways.iter().map(|at| peer_addr(*at)).collect();
+        let account = |(username, password): &(String, String)| {
+            let (username, password) = (username.clone(), password.clone());
+            let login = Login { username, password, gateways: gateways.clone() };
+            Account::new(login, self.instruments.clone())
+                .map_err(|error| Failure::Usage(format!("--web: {error}")))
+        };
+        let accounts = self.logins.iter().map(account).collect::<Result<Vec<_>, _>>()?;
+        let events = accounts.iter().map(Account::events).collect();
+        let node = WebNode::new(
+            Subscriber::new(&settings(&told), channels),
+            Arc::clone(&market),
+            accounts,
+        );
+        let wait = WaitStrategy { spin_ns: 0, timer_spin_ns: 0 };
+        let habits = LoopConfig { wait, ..LoopConfig::default() };
+        let mut of =
+            Loop::new(Clock::start(0), Arc::new(Directory::default()), habits).map_err(io)?;
+        of.add_node(WEB_NODE, node, vec![(Channel::FEED, socket)], None).map_err(io)?;
+        if let Some(tls) = &self.tls {
+            of.secure_outgoing(WEB_NODE, ClientTls::clone(tls));
+        }
+        let handle = of.handle();
+        let door =
+            Door { market, keys: Mutex::new(Keys::new(self.keys)), node: of.handle(), events };
+        thread::scope(|scope| {
+            let heard =
+                scope.spawn(|| of.run(stop, Duration::from_secs(3_600), |_, _| {}).map(drop));
+            let listener = self.listener;
+            let served = scope.spawn(move || web::serve(listener, Arc::new(door), stop));
+            while !stop.load(Ordering::Relaxed) {
+                if session.turn().is_err() {
+                    // The edge is gone: the feed goes on from another one.
+                    let Some((again, told)) = patiently() else { break };
+                    session = again;
+                    follow(&handle, &told);
+                }
+            }
+            session.leave();
+            let panicked = || Failure::Run("the web door panicked".to_string());
+            heard.join().map_err(|_| panicked())?.map_err(io)?;
+            served.join().map_err(|_| panicked())?.map_err(io)
+        })
+    }
+}
+
+/// A key for whoever tries it out.
+fn sandbox(config: &Config) -> Result<File, Failure> {
+    let free = config.accounts.0.iter().skip(config.flow.participants as usize);
+    let plain = |account: &&host::config::AccountEntry| {
+        account.fix_comp_id.is_empty() && !account.password.is_empty()
+    };
+    let mut free = free.filter(plain);
+    let account = free.next().ok_or_else(|| {
+        let why = "no account with a password is free for a key: name a file with keys";
+        Failure::Usage(format!("--web: {why}"))
+    })?;
+    let secret = exchange::Secret::random();
+    let secret = secret.ok_or_else(|| Failure::Run("no randomness for a secret".to_string()))?;
+    let entry = Entry {
+        name: "sandbox".to_string(),
+        secret: secret.0.iter().map(|byte| format!("{byte:02x}")).collect(),
+        username: account.username.clone(),
+        password: account.password.clone(),
+        scopes: all_scopes(),
+        addresses: Vec::new(),
+        expires: None,
+        credits_per_s: CREDITS,
+    };
+    Ok(File { listen: anywhere(), keys: vec![entry] })
+}
+
+/// A key of the file; its login goes to `logins` unless it is there.
+fn key(entry: &Entry, logins: &mut Vec<(String, String)>) -> Result<Key, String> {
+    let login = (entry.username.clone(), entry.password.clone());
+    let account = logins.iter().position(|known| known.0 == login.0).unwrap_or(logins.len());
+    match logins.get(account) {
+        Some(known) if *known != login => return Err("two passwords for one username".to_string()),
+        Some(_) => {}
+        None => logins.push(login),
+    }
+    let scope = |name: &String| match name.as_str() {
+        "read" => Ok(Scope::Read),
+        "trade" => Ok(Scope::Trade),
+        _ => Err(format!("scopes: no {name:?}; there are read and trade")),
+    };
+    let expires_ms = match &entry.expires {
+        None => 0,
+        Some(text) => {
+            let at = crate::query::moment(text, 0).filter(|_| text.contains('-'));
+            let at = at.ok_or("expires: write a time like 2027-01-01T00:00:00Z, UTC")?;
+            (at / types::Nanos::MILLI).max(1)
+        }
+    };
+    if entry.secret.len() < 16 {
+        return Err("secret: 16 characters or more".to_string());
+    }
+    if entry.credits_per_s == 0 {
+        return Err("credits_per_s: must be above 0".to_string());
+    }
+    Ok(Key {
+        name: entry.name.clone(),
+        secret: entry.secret.clone(),
+        account,
+        scopes: entry.scopes.iter().map(scope).collect::<Result<_, _>>()?,
+        addresses: entry.addresses.clone(),
+        expires_ms,
+        credits_per_s: entry.credits_per_s,
+    })
+}
+
+fn settings(told: &Subscribed) -> ListenerConfig {
+    let servers = told.repair.iter().map(|at| peer_addr(*at)).collect();
+    let mut settings = ListenerConfig::new(moldudp::Session([b' '; 10]), servers, Vec::new());
+    settings.sources = Some(vec![peer_addr(told.from)]);
+    settings.orders_max = 1 << 20;
+    if let Some(first) = told.snapshots.first() {
+        let mut catch_up = CatchUpConfig::new(peer_addr(*first));
+        catch_up.servers = told.snapshots.iter().map(|at| peer_addr(*at)).collect();
+        settings.catch_up = Some(catch_up);
+    }
+    settings
+}
+
+fn follow(handle: &LoopHandle<WebNode>, told: &Subscribed) {
+    let sources = vec![peer_addr(told.from)];
+    // The loop runs: it takes the call.
+    let _ = handle.call(WEB_NODE, move |node: &mut WebNode, _, _| node.set_sources(sources));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<File, String> {
+        toml::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn keys_are_read_and_mistakes_are_named() {
+        let good = "[[key]]\nname = \"a\"\nsecret = \"0123456789abcdef\"\nusername = \"U\"\n\
+                    password = \"p\"\n";
+        let file = read(good).expect("keys");
+        let mut logins = Vec::new();
+        let made = key(&file.keys[0], &mut logins).expect("a key");
+        assert_eq!((made.account, made.scopes.len(), made.credits_per_s), (0, 2, CREDITS));
+        assert_eq!((logins.len(), file.listen.ip().is_loopback()), (1, true));
+        for (more, why) in [
+            ("scopes = [\"fly\"]", "fly"),
+            ("expires = \"tomorrow\"", "expires"),
+            ("credits_per_s = 0", "credits_per_s"),
+        ] {
+            let file = read(&format!("{good}{more}\n")).expect("a file");
+            assert!(key(&file.keys[0], &mut logins).expect_err(why).contains(why));
+        }
+        let other = good.replace("\"p\"", "\"q\"");
+        let file = read(&other).expect("a file");
+        assert!(key(&file.keys[0], &mut logins).is_err(), "two passwords");
+        assert!(read(&format!("{good}colour = \"red\"\n")).is_err());
+    }
+}

@@ -1,0 +1,336 @@
+//! Who may do what: keys, signatures, timestamps, scopes, credits.
+//!
+//! The signature is the hexadecimal HMAC-SHA256, under the key's secret, of
+//! `timestamp + nonce + method + path + body`: timestamp in milliseconds since the epoch as in
+//! FB-TIMESTAMP, nonce as in FB-NONCE (empty without it), method in capitals, path with its query. A
+//! request counts once: what has the same signature as one of the last ten seconds is refused.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+
+use ring::hmac;
+
+use crate::error::ApiError;
+
+/// How far a timestamp may be off, ms.
+pub const WINDOW_MS: u64 = 5_000;
+/// Signatures of a key that are remembered at a time.
+const SEEN_MAX: usize = 16_384;
+/// Longest nonce, bytes.
+const NONCE_MAX: usize = 64;
+
+/// What a key may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Ask for the account's own orders, positions and fills.
+    Read,
+    /// Enter, replace and cancel orders.
+    Trade,
+}
+
+/// An API key, as configured.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// What names it.
+    pub name: String,
+    /// The secret of its signatures.
+    pub secret: String,
+    /// Which account it is of: place in the node's list.
+    pub account: usize,
+    /// What it may do.
+    pub scopes: Vec<Scope>,
+    /// Addresses it may be used from; empty: any.
+    pub addresses: Vec<IpAddr>,
+    /// When it ends, ms since the epoch; 0: never.
+    pub expires_ms: u64,
+    /// Credits that come back in a second; a request costs one.
+    pub credits_per_s: u32,
+}
+
+/// The signed parts of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Signed<'a> {
+    /// FB-KEY.
+    pub key: &'a str,
+    /// FB-TIMESTAMP.
+    pub timestamp: &'a str,
+    /// FB-NONCE; empty without it.
+    pub nonce: &'a str,
+    /// FB-SIGN.
+    pub signature: &'a str,
+    /// The method in capitals.
+    pub method: &'a str,
+    /// Path and query.
+    pub path: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// Whom a request is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Admitted {
+    /// Place of the account in the node's list.
+    pub account: usize,
+    /// Credits that the key has left.
+    pub credits_left: u32,
+    /// It may trade.
+    pub trades: bool,
+}
+
+struct Known {
+    key: Key,
+    hmac: hmac::Key,
+    /// Signatures and when they came, oldest first.
+    seen: VecDeque<(u64, [u8; 32])>,
+    credits: f64,
+    refilled_ms: u64,
+}
+
+/// All keys.
+pub struct Keys {
+    known: HashMap<String, Known>,
+}
+
+impl Keys {
+    /// These keys; of two with one name the last counts.
+    pub fn new(keys: Vec<Key>) -> Keys {
+        let known = keys.into_iter().map(|key| {
+            let hmac = hmac::Key::new(hmac::HMAC_SHA256, key.secret.as_bytes());
+            let credits = f64::from(key.credits_per_s) * 2.0;
+            let known = Known { key, hmac, seen: VecDeque::new(), credits, refilled_ms: 0 };
+            (known.key.name.clone(), known)
+        });
+        Keys { known: known.collect() }
+    }
+
+    /// Whether a request is who it says and may do this; it costs a credit if its signature is right.
+    ///
+    /// # Errors
+    /// The refusal. Wrong keys and signatures cost nobody anything.
+    pub fn check(
+        &mut self,
+        now_ms: u64,
+        from: IpAddr,
+        signed: &Signed<'_>,
+        scope: Scope,
+    ) -> Result<Admitted, ApiError> {
+        let unknown = || ApiError::new("unknown_key", "there is no such key");
+        let known = self.known.get_mut(signed.key).ok_or_else(unknown)?;
+        if signed.nonce.len() > NONCE_MAX {
+            return Err(ApiError::new("bad_field", format!("FB-NONCE: at most {NONCE_MAX} bytes")));
+        }
+        let wrong = || {
+            let form = "HMAC-SHA256 of timestamp + nonce + method + path + body, in hexadecimal";
+            ApiError::new("bad_signature", format!("the signature is not the {form}"))
+        };
+        let tag = unhex(signed.signature).ok_or_else(wrong)?;
+        let mut text = [signed.timestamp, signed.nonce, signed.method, signed.path].concat();
+        // Nothing of the body has to be text.
+        let mut signed_bytes = std::mem::take(&mut text).into_bytes();
+        signed_bytes.extend_from_slice(signed.body);
+        hmac::verify(&known.hmac, &signed_bytes, &tag).map_err(|_| wrong())?;
+        let at_ms: Option<u64> = signed.timestamp.parse().ok();
+        let off = at_ms.is_none_or(|at| at.abs_diff(now_ms) > WINDOW_MS);
+        if off {
+            let why = format!("FB-TIMESTAMP is not within {WINDOW_MS} ms of {now_ms}");
+            return Err(ApiError::new("late_timestamp", why));
+        }
+        let key = &known.key;
+        if key.expires_ms != 0 && now_ms >= key.expires_ms {
+            return Err(ApiError::new("key_expired", "the key is past its end"));
+        }
+        if !key.addresses.is_empty() && !key.addresses.contains(&from.to_canonical()) {
+            let why = format!("the key may not be used from {from}");
+            return Err(ApiError::new("wrong_address", why));
+        }
+        if !key.scopes.contains(&scope) {
+            let why = format!("the key lacks the scope {scope:?}").to_lowercase();
+            return Err(ApiError::new("wrong_scope", why));
+        }
+        // A signature is late by itself after twice the window.
+        while known.seen.front().is_some_and(|(at, _)| now_ms.abs_diff(*at) > 2 * WINDOW_MS) {
+            known.seen.pop_front();
+        }
+        if known.seen.iter().any(|(_, seen)| *seen == tag) {
+            return Err(ApiError::new("replayed", "this very request has come before"));
+        }
+        let rate = f64::from(known.key.credits_per_s);
+        let since = now_ms.saturating_sub(known.refilled_ms) as f64 / 1_000.0;
+        known.credits = (known.credits + since * rate).min(2.0 * rate);
+        known.refilled_ms = now_ms;
+        if known.credits < 1.0 || known.seen.len() >= SEEN_MAX {
+            return Err(ApiError::new("too_many_requests", "the key's credits are used up"));
+        }
+        known.credits -= 1.0;
+        known.seen.push_back((now_ms, tag));
+        Ok(Admitted {
+            account: known.key.account,
+            credits_left: known.credits as u32,
+            trades: known.key.scopes.contains(&Scope::Trade),
+        })
+    }
+}
+
+/// 64 hexadecimal digits.
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != bytes.len() || !rest.is_empty() {
+        return None;
+    }
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        let digit = |of: u8| char::from(of).to_digit(16);
+        *byte = u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()?;
+    }
+    Some(bytes)
+}
+
+/// The signature of a request, for clients and tests.
+pub fn sign(secret: &str, timestamp: &str, nonce: &str, rest: (&str, &str, &[u8])) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    let (method, path, body) = rest;
+    let mut text = [timestamp, nonce, method, path].concat().into_bytes();
+    text.extend_from_slice(body);
+    let tag = hmac::sign(&key, &text);
+    tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: u64 = 1_790_000_000_000;
+    const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn keys() -> Keys {
+        let key = Key {
+            name: "k".into(),
+            secret: "s".into(),
+            account: 3,
+            scopes: vec![Scope::Read],
+            addresses: vec![],
+            expires_ms: 0,
+            credits_per_s: 2,
+        };
+        let bound = Key {
+            name: "bound".into(),
+            addresses: vec!["10.0.0.1".parse().expect("an address")],
+            scopes: vec![Scope::Read, Scope::Trade],
+            expires_ms: NOW + 1_000,
+            ..key.clone()
+        };
+        Keys::new(vec![key, bound])
+    }
+
+    struct Case {
+        key: &'static str,
+        at: u64,
+        nonce: String,
+        body: &'static [u8],
+        scope: Scope,
+        from: IpAddr,
+    }
+
+    const PLAIN: Case = Case {
+        key: "k",
+        at: NOW,
+        nonce: String::new(),
+        body: b"{}",
+        scope: Scope::Read,
+        from: HOME,
+    };
+
+    fn checked(keys: &mut Keys, case: &Case, tamper: impl FnOnce(&mut String)) -> String {
+        let timestamp = case.at.to_string();
+        let mut signature = sign("s", &timestamp, &case.nonce, ("POST", "/v1/x?a=b", case.body));
+        tamper(&mut signature);
+        let signed = Signed {
+            key: case.key,
+            timestamp: &timestamp,
+            nonce: &case.nonce,
+            signature: &signature,
+            method: "POST",
+            path: "/v1/x?a=b",
+            body: case.body,
+        };
+        match keys.check(NOW, case.from, &signed, case.scope) {
+            Ok(admitted) => format!("account {}", admitted.account),
+            Err(refused) => refused.code.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_signed_request_is_admitted_once() {
+        let mut keys = keys();
+        assert_eq!(checked(&mut keys, &PLAIN, |_| ()), "account 3");
+        assert_eq!(checked(&mut keys, &PLAIN, |_| ()), "replayed");
+        let other = Case { nonce: "2".into(), ..PLAIN };
+        assert_eq!(checked(&mut keys, &other, |_| ()), "account 3");
+    }
+
+    #[test]
+    fn each_mistake_has_its_code() {
+        let mut keys = keys();
+        for (case, code) in [
+            (Case { key: "x", ..PLAIN }, "unknown_key"),
+            (Case { at: NOW - WINDOW_MS - 1, ..PLAIN }, "late_timestamp"),
+            (Case { at: NOW + WINDOW_MS + 1, ..PLAIN }, "late_timestamp"),
+            (Case { scope: Scope::Trade, ..PLAIN }, "wrong_scope"),
+            (Case { key: "bound", ..PLAIN }, "wrong_address"),
+            (Case { nonce: "n".repeat(65), ..PLAIN }, "bad_field"),
+        ] {
+            assert_eq!(checked(&mut keys, &case, |_| ()), code);
+        }
+        assert_eq!(checked(&mut keys, &PLAIN, |text| text.truncate(63)), "bad_signature");
+        assert_eq!(
+            checked(&mut keys, &PLAIN, |text| text.replace_range(0..1, "é")),
+            "bad_signature"
+        );
+        let flip = |text: &mut String| {
+            let first = if text.starts_with('0') { "1" } else { "0" };
+            text.replace_range(0..1, first);
+        };
+        assert_eq!(checked(&mut keys, &PLAIN, flip), "bad_signature");
+        let away = "10.0.0.1".parse().expect("an address");
+        let bound = Case { key: "bound", from: away, scope: Scope::Trade, ..PLAIN };
+        assert_eq!(checked(&mut keys, &bound, |_| ()), "account 3");
+    }
+
+    #[test]
+    fn credits_come_back() {
+        let mut keys = keys();
+        let mut ask = |n: u32| checked(&mut keys, &Case { nonce: n.to_string(), ..PLAIN }, |_| ());
+        assert!((0..4).all(|n| ask(n) == "account 3"));
+        assert_eq!(ask(9), "too_many_requests");
+        let timestamp = (NOW + 600).to_string();
+        let signature = sign("s", &timestamp, "", ("GET", "/", b""));
+        let signed = Signed {
+            key: "k",
+            timestamp: &timestamp,
+            nonce: "",
+            signature: &signature,
+            method: "GET",
+            path: "/",
+            body: b"",
+        };
+        assert!(keys.check(NOW + 600, HOME, &signed, Scope::Read).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_refused_without_a_panic(
+            key in "[kx]", timestamp in ".{0,20}", nonce in ".{0,70}", signature in ".{0,70}",
+            path in ".{0,30}", body in proptest::collection::vec(any::<u8>(), 0..50),
+        ) {
+            let signed = Signed {
+                key: &key, timestamp: &timestamp, nonce: &nonce, signature: &signature,
+                method: "GET", path: &path, body: &body,
+            };
+            prop_assert!(keys().check(NOW, HOME, &signed, Scope::Read).is_err());
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! An account's session against a gateway played by hand: what it sends, how often, and what it makes of
+//! the account's stream.
+
+use tokio::sync::oneshot;
+use types::{
+    ClOrdId, ConnId, Instrument, InstrumentId, Nanos, Op, Outbox, Peer, Price, Qty, Side,
+    SplitMix64, Symbol, TimeInForce, limits,
+};
+use web::account::{Account, Ask, Login, Reply};
+use web::request::{self, Instruments, New};
+use wire::soupbin::{ServerPacket, SessionName};
+
+const SECOND: u64 = Nanos::SECOND;
+
+fn instruments() -> Instruments {
+    Instruments(vec![Instrument {
+        id: InstrumentId(1),
+        symbol: Symbol::new("AAA").expect("a symbol"),
+        tick: Price(100),
+        price_max: Price(limits::PRICE_MAX),
+        qty_max: Qty(limits::QTY_MAX),
+        lot_decimals: 1,
+    }])
+}
+
+fn id(text: &str) -> ClOrdId {
+    request::client_id(text).expect("an id")
+}
+
+fn buy(name: &str, lots: u64) -> Ask {
+    Ask::New(New {
+        client_id: Some(id(name)),
+        instrument: instruments().0[0],
+        side: Side::Buy,
+        qty: Qty(lots),
+        price: Some(Price(1_000_000)),
+        time_in_force: TimeInForce::Day,
+        post_only: false,
+    })
+}
+
+struct Bench {
+    account: Account,
+    now: Nanos,
+    out: Outbox,
+    conns: u32,
+    /// OUCH messages that the account has sent on its present connection.
+    sent: Vec<Vec<u8>>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let login =
+            Login { username: "U".into(), password: "p".into(), gateways: vec![Peer::Addr(7)] };
+        let account = Account::new(login, instruments()).expect("a login");
+        Bench { account, now: Nanos(SECOND), out: Outbox::default(), conns: 0, sent: Vec::new() }
+    }
+
+    /// Takes what the outbox has: messages of the account's, from their packets.
+    fn drain(&mut self) {
+        for op in self.out.ops() {
+            let Op::Stream { bytes, .. } = op else { continue };
+            let mut rest = self.out.bytes(*bytes);
+            while let Some((len, body)) = rest.split_first_chunk::<2>() {
+                let (packet, after) = body.split_at(u16::from_be_bytes(*len).into());
+                if packet[0] == b'U' {
+                    self.sent.push(packet[1..].to_vec());
+                }
+                rest = after;
+            }
+        }
+        self.out.clear();
+    }
+
+    fn pass(&mut self, ns: u64) {
+        self.now = self.now.after(ns);
+        self.conns += 1;
+        self.account.handle_timeout(self.now, ConnId(self.conns), &mut self.out);
+        self.drain();
+    }
+
+    fn ask(&mut self, ask: Ask) -> oneshot::Receiver<Reply> {
+        let (to, from) = oneshot::channel();
+        self.account.ask(self.now, ask, to, &mut self.out);
+        self.drain();
+        from
+    }
+
+    fn told(&mut self, packets: &[ServerPacket<'_>]) {
+        let mut bytes = Vec::new();
+        packets.iter().for_each(|packet| packet.encode(&mut bytes).expect("encodes"));
+        self.account.handle_stream(self.now, &bytes, &mut self.out);
+        self.drain();
+    }
+
+    /// From nothing to a session whose replay is over; the stream goes on with message `next`.
+    fn log_in(&mut self, next: u64, replay: &[Vec<u8>]) {
+        self.sent.clear();
+        self.pass(SECOND);
+        self.account.handle_connect(self.now, &mut self.out);
+        self.drain();
+        let session: SessionName = *b"         1";
+        let mut packets = vec![ServerPacket::LoginAccepted { session, sequence: next }];
+        packets.extend(replay.iter().map(|message| ServerPacket::Sequenced(message)));
+        self.told(&packets);
+        self.pass(SECOND);
+    }
+
+    fn stream(&mut self, message: &[u8]) {
+        self.told(&[ServerPacket::Sequenced(message)]);
+    }
+}
+
+/// A message of the exchange: its type, the time, then these fields; with an empty appendage if it has one.
+fn message(kind: u8, fields: &[&[u8]], appendage: bool) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    bytes.extend(9u64.to_be_bytes());
+    fields.iter().for_each(|field| bytes.extend_from_slice(field));
+    if appendage {
+        bytes.extend([0, 0]);
+    }
+    bytes
+}
+
+fn accepted(number: u32, lots: u32, name: &str) -> Vec<u8> {
+    let (price, reference) = (1_000_000u64.to_be_bytes(), 77u64.to_be_bytes());
+    let fields: [&[u8]; 12] = [
+        &number.to_be_bytes(),
+        b"B",
+        &lots.to_be_bytes(),
+        b"AAA     ",
+        &price,
+        b"0",
+        b"Y",
+        &reference,
+        b"A",
+        b"N",
+        b"N",
+        b"L",
+    ];
+    let mut fields = fields.to_vec();
+    let name = id(name);
+    fields.push(&name.0);
+    message(b'A', &fields, true)
+}
+
+fn executed(number: u32, lots: u32, price: u64, trade: u64) -> Vec<u8> {
+    let fields: [&[u8]; 5] = [
+        &number.to_be_bytes(),
+        &lots.to_be_bytes(),
+        &price.to_be_bytes(),
+        b"A",
+        &trade.to_be_bytes(),
+    ];
+    message(b'E', &fields, true)
+}
+
+fn done(reply: &mut oneshot::Receiver<Reply>) -> Reply {
+    reply.try_recv().expect("answered")
+}
+
+fn number_of(message: &[u8]) -> u32 {
+    u32::from_be_bytes(message[1..5].try_into().expect("4 bytes"))
+}
+
+#[test]
+fn an_order_is_entered_once_and_its_name_says_what_became_of_it() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.account.next_timeout(), Nanos::NEVER, "nobody has asked for anything");
+    let mut first = bench.ask(buy("a", 25));
+    assert!(bench.sent.is_empty(), "not connected");
+    bench.log_in(1, &[]);
+    assert_eq!(bench.sent.len(), 1);
+    let number = number_of(&bench.sent[0]);
+    // The same again, before and after its answer, enters nothing.
+    let mut again = bench.ask(buy("a", 25));
+    bench.stream(&accepted(number, 25, "a"));
+    let (one, two) = (done(&mut first).expect("taken"), done(&mut again).expect("taken"));
+    assert_eq!(
+        (&one["state"], &one["qty"], &one["open"]),
+        (&"open".into(), &"2.5".into(), &"2.5".into())
+    );
+    assert_eq!(one, two);
+    let mut later = bench.ask(buy("a", 25));
+    assert_eq!(done(&mut later).expect("known")["order_id"], one["order_id"]);
+    assert_eq!(bench.sent.len(), 1);
+    // Other terms under the same name are refused.
+    let mut other = bench.ask(buy("a", 26));
+    assert_eq!(done(&mut other).unwrap_err().code, "client_order_id_used");
+    bench.stream(&executed(number, 10, 990_000, 5));
+    let mut state = bench.ask(Ask::Order(id("a")));
+    let order = done(&mut state).expect("known");
+    assert_eq!((&order["filled"], &order["open"]), (&"1".into(), &"1.5".into()));
+    let mut held = bench.ask(Ask::Positions);
+    let held = done(&mut held).expect("known");
+    assert_eq!(
+        (&held["positions"][0]["position"], &held["positions"][0]["cash"]),
+        (&"1".into(), &"-99".into())
+    );
+    // The trade is broken: position and cash are what they were.
+    let broken: [&[u8]; 4] = [&number.to_be_bytes(), &5u64.to_be_bytes(), b"E", &id("a").0];
+    bench.stream(&message(b'B', &broken, false));
+    let mut held = bench.ask(Ask::Positions);
+    assert_eq!(done(&mut held).expect("known")["positions"][0]["position"], "0");
+}
+
+#[test]
+fn what_has_no_answer_goes_again_under_its_number_and_replays_tell_what_was() {
+    let mut bench = Bench::new();
+    let mut first = bench.ask(buy("a", 5));
+    bench.log_in(1, &[]);
+    let sent = bench.sent.clone();
+    bench.account.handle_close(bench.now);
+    // While it is away nothing is taken that may not come through.
+    let mut away = bench.ask(buy("b", 5));
+    assert_eq!(done(&mut away).unwrap_err().code, "session_down");
+    bench.log_in(1, &[]);
+    assert_eq!(bench.sent, sent, "the same bytes");
+    bench.stream(&accepted(number_of(&sent[0]), 5, "a"));
+    assert!(done(&mut first).is_ok());
+    // Another start of the door reads the stream from its beginning: the name is known.
+    let mut other = Bench::new();
+    let mut asked = other.ask(buy("a", 5));
+    other.log_in(1, &[accepted(41, 5, "a"), executed(41, 5, 1_000_000, 1)]);
+    assert_eq!(done(&mut asked).expect("known")["state"], "filled");
+    assert!(other.sent.is_empty());
+    let _ = other.ask(buy("b", 5));
+    assert_eq!(number_of(&other.sent[0]), 42, "numbers go on");
+}
+
+#[test]
+fn refusals_cancels_and_the_dead_mans_switch() {
+    let mut bench = Bench::new();
+    let mut first = bench.ask(buy("a", 5));
+    bench.log_in(1, &[]);
+    let number = number_of(&bench.sent[0]);
+    let rejected: [&[u8]; 3] = [&number.to_be_bytes(), &0x1Du16.to_be_bytes(), &id("a").0];
+    bench.stream(&message(b'J', &rejected, false));
+    let refused = done(&mut first).unwrap_err();
+    assert!(refused.code == "rejected" && refused.message.starts_with("0x001D"), "{refused:?}");
+    let mut cancel = bench.ask(Ask::Cancel(id("a")));
+    assert_eq!(done(&mut cancel).unwrap_err().code, "not_open");
+    let mut unknown = bench.ask(Ask::Cancel(id("zz")));
+    assert_eq!(done(&mut unknown).unwrap_err().code, "not_found");
+    // One that is open is cancelled; the same again finds it so.
+    let _ = bench.ask(buy("b", 5));
+    let number = number_of(&bench.sent[1]);
+    bench.stream(&accepted(number, 5, "b"));
+    let mut cancel = bench.ask(Ask::Cancel(id("b")));
+    assert_eq!((bench.sent[2][0], number_of(&bench.sent[2])), (b'X', number));
+    let cancelled: [&[u8]; 3] = [&number.to_be_bytes(), &5u32.to_be_bytes(), b"U"];
+    bench.stream(&message(b'C', &cancelled, false));
+    assert_eq!(done(&mut cancel).expect("done")["state"], "cancelled");
+    let mut again = bench.ask(Ask::Cancel(id("b")));
+    assert_eq!(done(&mut again).expect("known")["state"], "cancelled");
+    // The switch is asked for again once, then goes off once.
+    let _ = bench.ask(Ask::CancelAfter(1_000));
+    bench.pass(SECOND / 2);
+    let _ = bench.ask(Ask::CancelAfter(1_000));
+    bench.pass(SECOND / 2 + SECOND / 4);
+    assert_eq!(bench.sent.len(), 3);
+    bench.pass(SECOND / 2);
+    bench.pass(5 * SECOND);
+    assert_eq!(bench.sent.len(), 4);
+    assert_eq!(bench.sent[3][0], b'C', "a mass cancel");
+}
+
+#[test]
+fn whatever_the_gateway_sends_nothing_panics_and_requests_are_bounded() {
+    println!("seed 28");
+    let mut rng = SplitMix64::new(28);
+    for round in 0..300 {
+        let mut bench = Bench::new();
+        let _ = bench.ask(buy("a", 5));
+        bench.log_in(1, &[]);
+        for _ in 0..20 {
+            let base = [accepted(1, 5, "a"), executed(1, 5, 1_000_000, 1)];
+            let mut bytes = base[rng.below(2) as usize].clone();
+            for _ in 0..rng.below(4) {
+                let at = rng.below(bytes.len() as u64) as usize;
+                bytes[at] = rng.next_u64() as u8;
+            }
+            bytes.truncate(1 + rng.below(bytes.len() as u64) as usize);
+            bench.stream(&bytes);
+            if round % 3 == 0 {
+                let raw: Vec<u8> = (0..rng.below(40)).map(|_| rng.next_u64() as u8).collect();
+                bench.account.handle_stream(bench.now, &raw, &mut bench.out);
+                bench.drain();
+            }
+            let mut all = bench.ask(Ask::OpenOrders);
+            let _: Result<Reply, _> = all.try_recv();
+        }
+    }
+    let mut bench = Bench::new();
+    let _ = bench.ask(Ask::Positions);
+    bench.log_in(1, &[]);
+    let mut replies: Vec<_> = (0..2_000).map(|n| bench.ask(buy(&n.to_string(), 5))).collect();
+    let busy = replies.iter_mut().filter_map(|reply| reply.try_recv().ok());
+    let busy = busy.filter(|reply| matches!(reply, Err(refused) if refused.code == "busy")).count();
+    assert_eq!(busy, 2_000 - 1_024);
+    assert_eq!(bench.sent.len(), 1_024);
+}

@@ -1,0 +1,308 @@
+//! The door over real connections: signatures, refusals, bounds, WebSocket messages. No exchange is behind
+//! it, so every request of an account is told that its session is down.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use feed::{ListenerConfig, Subscriber};
+use net::{Clock, Directory, Loop, LoopConfig};
+use serde_json::Value;
+use types::{Instrument, InstrumentId, Peer, Price, Qty, Symbol, limits};
+use web::account::{Account, Login};
+use web::auth::{Key, Keys, Scope, sign};
+use web::market::Market;
+use web::request::Instruments;
+use web::{Door, WEB_NODE, WebNode, serve};
+use wire::moldudp::Session;
+
+const SECRET: &str = "0123456789abcdef";
+
+fn instruments() -> Instruments {
+    Instruments(vec![Instrument {
+        id: InstrumentId(1),
+        symbol: Symbol::new("AAA").expect("a symbol"),
+        tick: Price(100),
+        price_max: Price(limits::PRICE_MAX),
+        qty_max: Qty(limits::QTY_MAX),
+        lot_decimals: 1,
+    }])
+}
+
+/// Calls `test` with the address of a door that is served meanwhile.
+fn with_door(test: impl FnOnce(SocketAddr)) {
+    let market = Arc::new(Market::new(instruments()));
+    let feed = ListenerConfig::new(Session([b' '; 10]), Vec::new(), Vec::new());
+    // Nobody listens at this gateway.
+    let nobody =
+        TcpListener::bind("127.0.0.1:0").and_then(|of| of.local_addr()).expect("an address");
+    let gateways = vec![Peer::from(nobody)];
+    let login = Login { username: "U".into(), password: "p".into(), gateways };
+    let accounts = vec![Account::new(login, instruments()).expect("a login")];
+    let events = accounts.iter().map(Account::events).collect();
+    let node = WebNode::new(Subscriber::new(&feed, []), Arc::clone(&market), accounts);
+    let mut of = Loop::new(Clock::start(0), Arc::new(Directory::default()), LoopConfig::default())
+        .expect("a loop");
+    of.add_node(WEB_NODE, node, Vec::new(), None).expect("a node");
+    let key = |name: &str, scopes: &[Scope]| Key {
+        name: name.into(),
+        secret: SECRET.into(),
+        account: 0,
+        scopes: scopes.to_vec(),
+        addresses: Vec::new(),
+        expires_ms: 0,
+        credits_per_s: 1_000,
+    };
+    let keys = vec![key("all", &[Scope::Read, Scope::Trade]), key("reads", &[Scope::Read])];
+    let door = Door { market, keys: Mutex::new(Keys::new(keys)), node: of.handle(), events };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("an address");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| of.run(&stop, Duration::from_secs(60), |_, _| {}).map(drop));
+        scope.spawn(|| serve(listener, Arc::new(door), &stop));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(at)));
+        stop.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+fn connect(at: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(at).expect("a door");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("an option");
+    stream
+}
+
+/// Sends bytes and reads one answer: its status and body.
+fn exchange(at: SocketAddr, request: &[u8]) -> (u16, Value) {
+    let mut stream = connect(at);
+    // A door that refuses what is too large may close before all of it is written.
+    let _ = stream.write_all(request);
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4_096];
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.to_lowercase().lines().find_map(|line| {
+                line.strip_prefix("content-length: ").and_then(|length| length.parse().ok())
+            });
+            if body.len() >= length.unwrap_or(0) {
+                let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+                return (
+                    status.expect("a status"),
+                    serde_json::from_str(body).unwrap_or(Value::Null),
+                );
+            }
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) | Err(_) => panic!("no whole answer: {text}"),
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
+}
+
+fn signed(key: &str, at_ms: u64, (method, path): (&str, &str), body: &str) -> Vec<u8> {
+    let (at, nonce) = (at_ms.to_string(), format!("{method}{}", body.len()));
+    let signature = sign(SECRET, &at, &nonce, (method, path, body.as_bytes()));
+    format!(
+        "{method} {path} HTTP/1.1\r\nhost: x\r\nfb-key: {key}\r\nfb-timestamp: {at}\r\nfb-nonce: {nonce}\r\n\
+         fb-sign: {signature}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+fn plain(method: &str, path: &str) -> Vec<u8> {
+    format!("{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n").into_bytes()
+}
+
+fn code((status, body): &(u16, Value)) -> (u16, &str) {
+    (*status, body["error"]["code"].as_str().unwrap_or(""))
+}
+
+#[test]
+fn paths_are_served_and_refusals_have_their_codes() {
+    with_door(|at| {
+        let (status, told) = exchange(at, &plain("GET", "/v1/instruments"));
+        assert_eq!((status, &told["instruments"][0]["lot"]), (200, &"0.1".into()));
+        let (status, told) = exchange(at, &plain("GET", "/v1/book/AAA?depth=5"));
+        assert_eq!((status, &told["bids"], &told["seq"]), (200, &Value::Array(vec![]), &0.into()));
+        let (status, told) = exchange(at, &plain("GET", "/v1/openapi.json"));
+        assert!(status == 200 && told["paths"]["/v1/orders"]["post"].is_object());
+        for (request, due) in [
+            (plain("GET", "/v1/book/ZZZ"), (404, "not_found")),
+            (plain("GET", "/v1/book/AAA?depth=0"), (400, "bad_field")),
+            (plain("GET", "/v2/book/AAA"), (404, "not_found")),
+            (plain("PATCH", "/v1/orders"), (405, "method_not_allowed")),
+            (plain("GET", "/v1/orders"), (401, "missing_header")),
+            (plain("GET", "/v1/ws"), (400, "bad_field")),
+            (signed("nobody", now_ms(), ("GET", "/v1/orders"), ""), (401, "unknown_key")),
+            (signed("all", now_ms() - 9_000, ("GET", "/v1/orders"), ""), (401, "late_timestamp")),
+            (signed("reads", now_ms(), ("DELETE", "/v1/orders"), ""), (403, "wrong_scope")),
+            (signed("all", now_ms(), ("POST", "/v1/orders"), "{"), (400, "bad_json")),
+            (signed("all", now_ms(), ("GET", "/v1/orders/a%20b"), ""), (400, "bad_field")),
+        ] {
+            let told = exchange(at, &request);
+            assert_eq!(code(&told), due, "{}", String::from_utf8_lossy(&request));
+        }
+        let body = r#"{"symbol":"AAA","side":"buy","qty":"1","price":"1"}"#;
+        let order = signed("all", now_ms(), ("POST", "/v1/orders"), body);
+        let mut tampered = order.clone();
+        let last = tampered.len() - 3;
+        tampered[last] = b'2';
+        assert_eq!(code(&exchange(at, &tampered)), (401, "bad_signature"));
+        assert_eq!(code(&exchange(at, &order)), (503, "session_down"));
+        assert_eq!(code(&exchange(at, &order)), (401, "replayed"));
+    });
+}
+
+#[test]
+fn large_bodies_and_nonsense_cost_nothing_but_their_connection() {
+    with_door(|at| {
+        let head = "POST /v1/orders HTTP/1.1\r\nhost: x\r\ncontent-length: 1048576\r\n\r\n";
+        let mut large = head.as_bytes().to_vec();
+        large.resize(large.len() + (1 << 20), b'x');
+        assert_eq!(code(&exchange(at, &large)), (413, "too_large"));
+        // The same without a length, in chunks.
+        let mut chunks =
+            b"POST /v1/orders HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+        for _ in 0..20 {
+            chunks.extend_from_slice(b"2000\r\n");
+            chunks.resize(chunks.len() + 0x2000, b'x');
+            chunks.extend_from_slice(b"\r\n");
+        }
+        assert_eq!(code(&exchange(at, &chunks)), (413, "too_large"));
+        println!("seed 28");
+        let mut rng = types::SplitMix64::new(28);
+        for _ in 0..100 {
+            let mut bytes = signed("all", now_ms(), ("POST", "/v1/orders"), "{\"symbol\":\"AAA\"}");
+            for _ in 0..1 + rng.below(8) {
+                let place = rng.below(bytes.len() as u64) as usize;
+                bytes[place] = rng.next_u64() as u8;
+            }
+            let mut stream = TcpStream::connect(at).expect("it lives");
+            let _ = stream.write_all(&bytes);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+        }
+        let (status, _) = exchange(at, &plain("GET", "/v1/time"));
+        assert_eq!(status, 200, "others are served on");
+    });
+}
+
+/// A client's masked frame.
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x80 | kind];
+    match payload.len() {
+        short @ 0..126 => bytes.push(0x80 | short as u8),
+        long => {
+            bytes.push(0x80 | 127);
+            bytes.extend((long as u64).to_be_bytes());
+        }
+    }
+    // A mask of zeros changes nothing.
+    bytes.extend([0; 4]);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// The next text of a server, or `None` when it closes.
+fn text(stream: &mut TcpStream) -> Option<Value> {
+    let mut head = [0; 2];
+    stream.read_exact(&mut head).ok()?;
+    let length = match head[1] {
+        126 => {
+            let mut more = [0; 2];
+            stream.read_exact(&mut more).ok()?;
+            u16::from_be_bytes(more).into()
+        }
+        127 => {
+            let mut more = [0; 8];
+            stream.read_exact(&mut more).ok()?;
+            u64::from_be_bytes(more)
+        }
+        short => u64::from(short),
+    };
+    let mut payload = vec![0; length as usize];
+    stream.read_exact(&mut payload).ok()?;
+    if head[0] & 0x0F == 1 { serde_json::from_slice(&payload).ok() } else { None }
+}
+
+fn socket(at: SocketAddr) -> TcpStream {
+    let mut stream = connect(at);
+    let asked = "GET /v1/ws HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+                 sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+    stream.write_all(asked.as_bytes()).expect("sent");
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).expect("an answer");
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&head));
+    stream
+}
+
+#[test]
+fn a_socket_subscribes_proves_its_key_and_hears_its_mistakes() {
+    with_door(|at| {
+        let mut stream = socket(at);
+        let mut ask = |op: &str| {
+            stream.write_all(&frame(1, op.as_bytes())).expect("sent");
+            text(&mut stream).expect("an answer")
+        };
+        assert_eq!(ask(r#"{"op":"ping"}"#)["channel"], "pong");
+        let told = ask(r#"{"op":"subscribe","channels":["book"],"symbols":["AAA"]}"#);
+        assert_eq!((&told["channel"], &told["type"]), (&"book".into(), &"snapshot".into()));
+        let mut next = |op: &str| {
+            stream.write_all(&frame(1, op.as_bytes())).expect("sent");
+            let first = text(&mut stream).expect("an answer");
+            // What is left of the subscription comes first.
+            if first["channel"] == "ok" { text(&mut stream).expect("an answer") } else { first }
+        };
+        let told = next(r#"{"op":"subscribe","channels":["orders"]}"#);
+        assert_eq!(told["error"]["code"], "missing_header", "auth comes first");
+        let mut ask = |op: &str| {
+            stream.write_all(&frame(1, op.as_bytes())).expect("sent");
+            text(&mut stream).expect("an answer")
+        };
+        assert_eq!(ask("{")["error"]["code"], "bad_json");
+        assert_eq!(ask(r#"{"op":"subscribe","channels":["fly"]}"#)["error"]["code"], "bad_field");
+        let unknown = r#"{"op":"subscribe","channels":["book"],"symbols":["ZZZ"]}"#;
+        assert_eq!(ask(unknown)["error"]["code"], "not_found");
+        let timestamp = now_ms().to_string();
+        let auth = |key: &str| {
+            let signature = sign(SECRET, &timestamp, key, ("GET", "/v1/ws", b""));
+            format!(
+                "{{\"op\":\"auth\",\"key\":\"{key}\",\"timestamp\":\"{timestamp}\",\"nonce\":\"{key}\",\
+                 \"signature\":\"{signature}\"}}"
+            )
+        };
+        assert_eq!(ask(&auth("reads"))["channel"], "ok");
+        let told = ask(r#"{"op":"cancel_on_disconnect","enabled":true}"#);
+        assert_eq!(told["error"]["code"], "wrong_scope");
+        assert_eq!(ask(&auth("reads"))["error"]["code"], "replayed");
+        assert_eq!(ask(&auth("all"))["channel"], "ok");
+        assert_eq!(ask(r#"{"op":"cancel_on_disconnect","enabled":true}"#)["channel"], "ok");
+    });
+}
+
+#[test]
+fn a_socket_that_says_too_much_or_nothing_is_closed() {
+    with_door(|at| {
+        let mut large = socket(at);
+        let _ = large.write_all(&frame(1, &vec![b'x'; 1 << 20]));
+        assert!(text(&mut large).is_none());
+        let mut idle = socket(at);
+        let told = text(&mut idle).expect("a reason");
+        let told =
+            if told["channel"] == "heartbeat" { text(&mut idle).expect("a reason") } else { told };
+        assert_eq!(told["error"]["code"], "timeout");
+        assert!(text(&mut idle).is_none());
+    });
+}
