@@ -102,7 +102,7 @@ def test_a_rebuilt_book_is_the_model_book(seed: int, joins_at: int, loses: bool)
         assert (book.bids(), book.asks()) == venue.levels()
         assert (book.seq, book.ready) == (venue.seq, True)
         assert book.bids(2) == book.bids()[:2]
-        assert book.best_bid == (book.bids() or [None])[0]
+        assert book.best_bid == next(iter(book.bids()), None)
         assert book.copy() == book
 
 

@@ -309,6 +309,8 @@ class Stream:
             except Exception as error:
                 self._end(StreamClosed(f"{type(error).__name__}: {error}"))
                 raise
+            if self._closed:
+                return
             self._dropped(reason)
             if time.monotonic() - since > _LASTED:
                 wait = self.backoff[0]
@@ -341,6 +343,9 @@ class Stream:
             await self._send_unsent(ws)
             while True:
                 raw = await asyncio.wait_for(ws.recv(), self.silence)
+                # Before Python 3.12 a cancellation may be lost there.
+                if self._closed:
+                    return
                 await self._take(wire.parse(raw))
                 self._wake()
 
