@@ -5,7 +5,8 @@
 //! session per account. Books, trades and states are those of the public feed, heard like any listener
 //! does ([`market`]). Both live in one node of a [`net::Loop`] ([`node`]); HTTP runs on a thread of its
 //! own ([`server`], [`socket`]) and asks the node by its loop's handle. Requests are signed ([`auth`]);
-//! what they ask for is read in one place ([`request`]), and every refusal has a code ([`error`]).
+//! what they ask for is read in one place ([`request`]), and every refusal has a code ([`error`]). The trading
+//! page, `web/`, is served beside them.
 
 pub mod account;
 pub mod auth;
@@ -14,6 +15,7 @@ pub mod error;
 pub mod market;
 pub mod node;
 mod openapi;
+mod page;
 pub mod request;
 pub mod server;
 mod socket;

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -28,7 +28,7 @@ use crate::error::ApiError;
 use crate::market::{Market, Topic};
 use crate::node::{WEB_NODE, WebNode};
 use crate::request::{self, BODY_MAX};
-use crate::{openapi, socket};
+use crate::{openapi, page, socket};
 
 /// Connections at a time.
 pub const CONNECTIONS_MAX: usize = 1_024;
@@ -331,8 +331,12 @@ async fn document() -> Response {
     json_response(StatusCode::OK, &openapi::document())
 }
 
-async fn nothing() -> Response {
-    ApiError::new("not_found", "no such path; see /v1/openapi.json").into_response()
+/// What is no path of the API: the page, or nothing.
+async fn other(method: Method, uri: Uri) -> Response {
+    let page = if method == Method::GET { page::file(&uri) } else { None };
+    page.unwrap_or_else(|| {
+        ApiError::new("not_found", "no such path; see /v1/openapi.json").into_response()
+    })
 }
 
 async fn no_such_method() -> Response {
@@ -355,7 +359,7 @@ fn router(door: Arc<Door>) -> Router {
         .route("/v1/ws", get(socket::upgrade))
         .route("/v1/openapi.json", get(document))
         .method_not_allowed_fallback(no_such_method)
-        .fallback(nothing)
+        .fallback(other)
         .with_state(door)
 }
 
