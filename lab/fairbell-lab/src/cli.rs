@@ -38,7 +38,7 @@ pub enum Command {
     /// Synchronize clocks of a simulated cloud
     Clock(ClockArgs),
     /// A venue of many machines in a network in a box, measured against the truth
-    Cloud(crate::cloud::CloudArgs),
+    Cloud(Box<crate::cloud::CloudArgs>),
     /// Kill leaders and gateways of real processes while clients trade, and account for it
     Drill(crate::drill::Drills),
     /// Tell one order's whole story from a log, a generated one, too

@@ -490,10 +490,12 @@ mod tests {
         }
     }
 
+    type Injection = (&'static str, fn(&mut Row));
+
     #[test]
     fn each_thing_that_may_be_wrong_is_found() {
         assert_eq!(complaints(&good()), [""; 0]);
-        let cases: [(&str, fn(&mut Row)); 7] = [
+        let cases: [Injection; 7] = [
             ("lost", |row| row.requests_lost = 1),
             ("lost", |row| row.requests_answered = 8),
             ("twice", |row| row.answered_twice = 1),
