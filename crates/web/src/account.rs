@@ -599,7 +599,7 @@ impl Account {
                 self.answered(orig, Wants::Cancelled);
                 self.answered(number, Wants::Entered);
             }
-            Outbound::OrderExecuted(m, _) => self.fill(&m),
+            Outbound::OrderExecuted(m, _) => self.fill(m),
             Outbound::OrderCanceled(m, _) => {
                 let why = ouch::cancel_reason(m.reason).map(|why| words(&format!("{why:?}")));
                 self.cancelled(m.user_ref.get(), m.quantity.get().into(), why);

@@ -224,7 +224,7 @@ fn what_has_no_answer_goes_again_under_its_number_and_replays_tell_what_was() {
     other.log_in(1, &[accepted(41, 5, "a"), executed(41, 5, 1_000_000, 1)]);
     assert_eq!(done(&mut asked).expect("known")["state"], "filled");
     assert!(other.sent.is_empty());
-    let _ = other.ask(buy("b", 5));
+    drop(other.ask(buy("b", 5)));
     assert_eq!(number_of(&other.sent[0]), 42, "numbers go on");
 }
 
@@ -243,7 +243,7 @@ fn refusals_cancels_and_the_dead_mans_switch() {
     let mut unknown = bench.ask(Ask::Cancel(id("zz")));
     assert_eq!(done(&mut unknown).unwrap_err().code, "not_found");
     // One that is open is cancelled; the same again finds it so.
-    let _ = bench.ask(buy("b", 5));
+    drop(bench.ask(buy("b", 5)));
     let number = number_of(&bench.sent[1]);
     bench.stream(&accepted(number, 5, "b"));
     let mut cancel = bench.ask(Ask::Cancel(id("b")));
@@ -254,9 +254,9 @@ fn refusals_cancels_and_the_dead_mans_switch() {
     let mut again = bench.ask(Ask::Cancel(id("b")));
     assert_eq!(done(&mut again).expect("known")["state"], "cancelled");
     // The switch is asked for again once, then goes off once.
-    let _ = bench.ask(Ask::CancelAfter(1_000));
+    drop(bench.ask(Ask::CancelAfter(1_000)));
     bench.pass(SECOND / 2);
-    let _ = bench.ask(Ask::CancelAfter(1_000));
+    drop(bench.ask(Ask::CancelAfter(1_000)));
     bench.pass(SECOND / 2 + SECOND / 4);
     assert_eq!(bench.sent.len(), 3);
     bench.pass(SECOND / 2);
@@ -271,7 +271,7 @@ fn whatever_the_gateway_sends_nothing_panics_and_requests_are_bounded() {
     let mut rng = SplitMix64::new(28);
     for round in 0..300 {
         let mut bench = Bench::new();
-        let _ = bench.ask(buy("a", 5));
+        drop(bench.ask(buy("a", 5)));
         bench.log_in(1, &[]);
         for _ in 0..20 {
             let base = [accepted(1, 5, "a"), executed(1, 5, 1_000_000, 1)];
@@ -292,7 +292,7 @@ fn whatever_the_gateway_sends_nothing_panics_and_requests_are_bounded() {
         }
     }
     let mut bench = Bench::new();
-    let _ = bench.ask(Ask::Positions);
+    drop(bench.ask(Ask::Positions));
     bench.log_in(1, &[]);
     let mut replies: Vec<_> = (0..2_000).map(|n| bench.ask(buy(&n.to_string(), 5))).collect();
     let busy = replies.iter_mut().filter_map(|reply| reply.try_recv().ok());
