@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 from decimal import Decimal
 
 import fairbell
@@ -68,6 +69,7 @@ class MarketMaker:
             await stream.subscribe("orders", "fills")
             book = await stream.book(symbol)
             await self.quote(book)
+            print(f"quoting {symbol}", flush=True)
             async for event in events:
                 if isinstance(event, FillEvent) and event.fill.symbol == symbol:
                     fill = event.fill
@@ -95,9 +97,12 @@ async def main(settings: argparse.Namespace) -> MarketMaker:
     async with Client.from_env() as client:
         instrument = (await client.instruments())[settings.symbol]
         maker = MarketMaker(client, instrument, settings)
+        working = asyncio.gather(maker.run(), maker.stay_alive())
+        # Ctrl-C ends it as the duration does.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, working.cancel)
         try:
-            await asyncio.wait_for(asyncio.gather(maker.run(), maker.stay_alive()), settings.duration)
-        except asyncio.TimeoutError:
+            await asyncio.wait_for(working, settings.duration)
+        except (asyncio.TimeoutError, asyncio.CancelledError):
             pass
         finally:
             await client.cancel_all(settings.symbol)

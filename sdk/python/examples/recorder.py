@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import csv
+import signal
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -108,6 +109,7 @@ class Recorder:
         async with client.stream() as stream:
             events = stream.events(limit=100_000)
             await stream.subscribe("book", "trades", symbols=symbols)
+            print(f"recording {' '.join(symbols)}", flush=True)
             async for event in events:
                 now = time.time_ns()
                 if isinstance(event, BookChanged):
@@ -128,9 +130,12 @@ async def main(settings: argparse.Namespace) -> Recorder:
     """Records for the duration."""
     with Recorder(Path(settings.out), settings.depth) as recorder:
         async with Client.from_env() as client:
+            recording = asyncio.create_task(recorder.run(client, settings.symbols))
+            # Ctrl-C ends it as the duration does.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, recording.cancel)
             try:
-                await asyncio.wait_for(recorder.run(client, settings.symbols), settings.duration)
-            except asyncio.TimeoutError:
+                await asyncio.wait_for(recording, settings.duration)
+            except (asyncio.TimeoutError, asyncio.CancelledError):
                 pass
     print(f"{recorder.written} rows in {settings.out}, {recorder.gaps} gaps")
     return recorder

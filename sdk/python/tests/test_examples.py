@@ -6,8 +6,10 @@ import asyncio
 import csv
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -48,16 +50,18 @@ def test_the_quickstart_runs(fairbell_shared_exchange: LocalExchange) -> None:
 def test_maker_and_recorder_work(fairbell_exchange: LocalExchange, tmp_path: Path, kind: str) -> None:
     file = tmp_path / f"market.{kind}"
     exchange = fairbell_exchange
-    recorder = command(exchange, 3, "recorder.py", "GENA", "--out", os.fspath(file), "--duration", "8")
-    maker = command(exchange, 0, "market_maker.py", "GENA", "--duration", "8", "--size", "5")
+    recorder = command(exchange, 3, "recorder.py", "GENA", "--out", os.fspath(file))
+    maker = command(exchange, 0, "market_maker.py", "GENA", "--size", "5")
+    for process, due in ((recorder, "recording GENA\n"), (maker, "quoting GENA\n")):
+        assert process.stdout is not None
+        assert process.stdout.readline() == due
     dealt = 0
     rng = random.Random(30)
 
     async def take() -> None:
         nonlocal dealt
         async with exchange.client(1) as client:
-            # Quotes on both sides, as long as the maker lives.
-            for _ in range(400):
+            for _ in range(1000):
                 book = await client.book("GENA")
                 if len(book.bids()) and len(book.asks()):
                     try:
@@ -70,7 +74,12 @@ def test_maker_and_recorder_work(fairbell_exchange: LocalExchange, tmp_path: Pat
                 await asyncio.sleep(0.05)
 
     asyncio.run(take())
-    said, recorded = ended(maker), ended(recorder)
+    # For what is on its way to both.
+    time.sleep(1)
+    maker.send_signal(signal.SIGINT)
+    said = ended(maker)
+    recorder.send_signal(signal.SIGINT)
+    recorded = ended(recorder)
     assert dealt == 10, said
     assert "fills, position" in said
     assert not said.endswith("\n0 fills, position 0\n"), said

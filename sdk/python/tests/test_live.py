@@ -38,7 +38,11 @@ def test_two_clients_trade_with_each_other(fairbell_exchange: LocalExchange) -> 
         assert instruments["BTCUSD"].lot == Decimal("0.00000001")
         assert await maker.status("GENA") is fairbell.TradingStatus.TRADING
         resting = await maker.new_order("GENA", Side.SELL, 10, "100.25", client_order_id="maker-1")
-        assert (resting.state, resting.open, resting.price) == (OrderState.OPEN, 10, Decimal("100.25"))
+        assert (resting.state, resting.open, resting.price) == (
+            OrderState.OPEN,
+            Decimal(10),
+            Decimal("100.25"),
+        )
         taking = await taker.new_order("GENA", "buy", 4, "101", time_in_force=TimeInForce.IOC)
         # Told at once or as soon as the fill is in the account's stream.
         for _ in range(200):
@@ -46,9 +50,9 @@ def test_two_clients_trade_with_each_other(fairbell_exchange: LocalExchange) -> 
             if taking.state is OrderState.FILLED:
                 break
             await asyncio.sleep(0.02)
-        assert (taking.state, taking.filled) == (OrderState.FILLED, 4)
+        assert (taking.state, taking.filled) == (OrderState.FILLED, Decimal(4))
         (bought,), (sold,) = await taker.fills(), await maker.fills()
-        assert (bought.price, bought.qty, bought.side) == (Decimal("100.25"), 4, Side.BUY)
+        assert (bought.price, bought.qty, bought.side) == (Decimal("100.25"), Decimal(4), Side.BUY)
         assert (sold.trade_id, sold.client_order_id) == (bought.trade_id, "maker-1")
         assert (await taker.positions())["GENA"].position == 4
         assert (await maker.positions())["GENA"].cash == Decimal("401.00")
@@ -56,7 +60,7 @@ def test_two_clients_trade_with_each_other(fairbell_exchange: LocalExchange) -> 
         small = await taker.new_order("BTCUSD", "buy", Decimal("0.00000003"), 1)
         assert small.qty == Decimal("0.00000003")
         moved = await taker.replace(small.client_order_id, "0.00000007", 2)
-        assert (moved.qty, moved.price, moved.replaces) == (Decimal("0.00000007"), 2, small.order_id)
+        assert (moved.qty, moved.price, moved.replaces) == (Decimal("0.00000007"), Decimal(2), small.order_id)
         with pytest.raises(errors.NotOpen):
             await taker.replace(small.client_order_id, 1, 1)
         assert [of.client_order_id for of in await taker.open_orders()] == [moved.client_order_id]
@@ -67,7 +71,7 @@ def test_two_clients_trade_with_each_other(fairbell_exchange: LocalExchange) -> 
         assert ticker is not None
         assert (ticker.last, ticker.trades) == (Decimal("100.25"), 1)
         (trade,) = await taker.trades("GENA")
-        assert (trade.price, trade.qty, trade.aggressor) == (Decimal("100.25"), 4, Side.BUY)
+        assert (trade.price, trade.qty, trade.aggressor) == (Decimal("100.25"), Decimal(4), Side.BUY)
 
     with_clients(fairbell_exchange, test)
 
@@ -103,7 +107,7 @@ def test_refusals_have_their_codes(fairbell_shared_exchange: LocalExchange) -> N
                 await client.new_order(symbol, side, qty, price)
             assert caught.value.code == code
         # Off the tick: the exchange itself refuses, and again when it is repeated.
-        for _ in range(2):
+        for _attempt in range(2):
             with pytest.raises(errors.OrderRejected) as rejected:
                 await client.new_order("GENA", "buy", 1, "1.0001", client_order_id="off-tick")
             assert rejected.value.reason_code is not None
@@ -247,39 +251,42 @@ async def relay(url: str) -> AsyncIterator[tuple[str, Callable[[], int]]]:
 
 
 def test_broken_connections_lose_nothing(fairbell_exchange: LocalExchange) -> None:
-    """Both ways to the door are cut again and again under orders: each counts once, each fill is told once."""
+    """Both ways to the door are cut again and again: each order counts once, each fill is told once."""
     seed = 29
     print("seed", seed)
     key = fairbell_exchange.keys[1]
 
     async def test(one: Client, direct: Client) -> None:
-        async with relay(fairbell_exchange.url) as (url, cut), Client(url, key.name, key.secret) as two:
-            async with two.stream() as stream:
-                stream.backoff = (0.02, 0.2)
-                events = stream.events()
-                await stream.subscribe("orders", "fills")
-                for symbol in SYMBOLS:
-                    await stream.book(symbol)
-                working = asyncio.create_task(churn([one, two], random.Random(seed), 120))
-                cuts = 0
-                while not working.done():
-                    await asyncio.sleep(0.2)
-                    cuts += cut() > 0
-                await working
-                assert cuts >= 2
-                opened = {order.client_order_id: order for order in await direct.open_orders()}
-                last = [await direct.book(symbol, depth=500) for symbol in SYMBOLS]
-                due = {(fill.trade_id, fill.order_id) for fill in await direct.fills(10_000)}
-                await stream.until(lambda: stream.orders == opened, 15)
-                await stream.until(lambda: all(stream.books[book.symbol] == book for book in last), 15)
-                assert stream.connections >= 2
-                told: list[tuple[str, str]] = []
-                while len(told) < len(due):
-                    event = await asyncio.wait_for(anext(events), 10)
-                    if isinstance(event, fairbell.FillEvent):
-                        told.append((event.fill.trade_id, event.fill.order_id))
-                assert len(told) == len(set(told)) == len(due) > 0
-                assert set(told) == due
+        async with (
+            relay(fairbell_exchange.url) as (url, cut),
+            Client(url, key.name, key.secret) as two,
+            two.stream() as stream,
+        ):
+            stream.backoff = (0.02, 0.2)
+            events = stream.events()
+            await stream.subscribe("orders", "fills")
+            for symbol in SYMBOLS:
+                await stream.book(symbol)
+            working = asyncio.create_task(churn([one, two], random.Random(seed), 120))
+            cuts = 0
+            while not working.done():
+                await asyncio.sleep(0.2)
+                cuts += cut() > 0
+            await working
+            assert cuts >= 2
+            opened = {order.client_order_id: order for order in await direct.open_orders()}
+            last = [await direct.book(symbol, depth=500) for symbol in SYMBOLS]
+            due = {(fill.trade_id, fill.order_id) for fill in await direct.fills(10_000)}
+            await stream.until(lambda: stream.orders == opened, 15)
+            await stream.until(lambda: all(stream.books[book.symbol] == book for book in last), 15)
+            assert stream.connections >= 2
+            told: list[tuple[str, str]] = []
+            while len(told) < len(due):
+                event = await asyncio.wait_for(anext(events), 10)
+                if isinstance(event, fairbell.FillEvent):
+                    told.append((event.fill.trade_id, event.fill.order_id))
+            assert len(told) == len(set(told)) == len(due) > 0
+            assert set(told) == due
 
     with_clients(fairbell_exchange, test)
 

@@ -11,10 +11,11 @@
 :func:`register` makes them known to ccxt by the id ``fairbell``, so that programs which choose an exchange
 by its name find it. Requests go through ccxt's own HTTP, throttle and error classes.
 
-What differs from other venues: an order's ``id`` is its client order id; a symbol that does not end in the
-quote currency (option ``quote``, USD) is taken for a base traded against it; balances are positions, and
-may be negative; numbers are ccxt's floats. Times of trades are told by the door since midnight UTC: they are
-taken to be of the last 24 hours.
+What differs from other venues: an order's ``id`` is its client order id; a symbol that does not end in
+the quote currency (option ``quote``, USD) is taken for a base traded against it; balances are positions,
+which may be negative, and cash is what came of trading on top of the option ``startingCash``; numbers
+are ccxt's floats. Times of trades are told by the door since midnight UTC: they are taken to be of the
+last 24 hours.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class _Shape:
             "pro": False,
             "precisionMode": TICK_SIZE,
             "requiredCredentials": {"apiKey": True, "secret": True},
-            "options": {"quote": "USD", "timeDifference": 0},
+            "options": {"quote": "USD", "timeDifference": 0, "startingCash": "0"},
             "urls": {"api": {"rest": "http://127.0.0.1:8080"}, "doc": []},
             "fees": {"trading": {"maker": 0, "taker": 0, "percentage": True, "tierBased": False}},
             "has": {
@@ -360,7 +361,7 @@ class _Shape:
         of: Any = self
         told = yield "private_get_positions", params
         result: dict[str, Any] = {"info": told, "timestamp": None, "datetime": None}
-        cash = "0"
+        cash = str(of.options["startingCash"])
         for position in told["positions"]:
             market = of.safe_market(position["symbol"])
             result[market["base"]] = {"used": "0", "total": position["position"]}

@@ -119,7 +119,10 @@ class Client:
         self._patience = patience
         self._timeout = timeout
         self._local = is_loopback(parts.hostname)
-        self._http = httpx.AsyncClient(timeout=timeout, trust_env=not self._local)
+        # Certificates are read from the disk only where they are needed; redirects are not followed.
+        self._http = httpx.AsyncClient(
+            timeout=timeout, trust_env=not self._local, verify=parts.scheme == "https"
+        )
         self._clock_off_ms = 0
         self.credits_left: int | None = None
         """Requests that the key may still make at once, as last told."""
