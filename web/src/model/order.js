@@ -1,6 +1,6 @@
 // The order ticket's rules: what the door would refuse is said before it is sent.
 
-import { placesOf, scaled } from "./decimal.js";
+import { padded, placesOf, scaled } from "./decimal.js";
 import { PRICE_PLACES } from "./book.js";
 
 export const TIMES_IN_FORCE = ["day", "gtc", "ioc", "fok"];
@@ -10,9 +10,9 @@ export function priceComplaint(text, instrument) {
   const units = scaled(text, PRICE_PLACES);
   if (units === null || units === 0n) return `A price above 0 with at most ${PRICE_PLACES} decimals, like 101.25.`;
   const tick = scaled(instrument.tick, PRICE_PLACES);
-  if (tick && units % tick !== 0n) return `Prices of ${instrument.symbol} are multiples of ${instrument.tick}.`;
+  if (tick && units % tick !== 0n) return `Prices of ${instrument.symbol} are multiples of ${padded(instrument.tick, 0)}.`;
   const most = scaled(instrument.price_max, PRICE_PLACES);
-  if (most !== null && units > most) return `At most ${instrument.price_max}.`;
+  if (most !== null && units > most) return `At most ${padded(instrument.price_max, 0)}.`;
   return "";
 }
 

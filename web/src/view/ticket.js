@@ -1,6 +1,7 @@
 // The order ticket: a new order, or a replacement of one.
 
 import { clientOrderId, newOrder, priceComplaint, qtyComplaint } from "../model/order.js";
+import { padded } from "../model/decimal.js";
 import { $, setAttribute, setText } from "./dom.js";
 
 export class Ticket {
@@ -89,7 +90,7 @@ export class Ticket {
     setText($("qty-label"), replaced ? "Total quantity" : "Quantity");
     const hint = instrument ? `Multiples of ${instrument.lot}.` : "";
     setText($("qty-hint"), replaced ? `What has traded (${replaced.filled}) included. ${hint}` : hint);
-    setText($("price-hint"), instrument ? `Multiples of ${instrument.tick}.` : "");
+    setText($("price-hint"), instrument ? `Multiples of ${padded(instrument.tick, 0)}.` : "");
     const send = $("send");
     setText(send, replaced ? `Replace in ${values.symbol}` : `${name} ${values.symbol ?? ""}`);
     setAttribute(send, "data-side", values.side);
