@@ -206,6 +206,68 @@ def feed():
         one.stop()
 
 
+class Cable:
+    """Connections to an address by another one, which can be cut."""
+
+    def __init__(self, base):
+        self.to = urlsplit(base)
+        self.open, self.whole = set(), True
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        self.server = self.call(asyncio.start_server(self.connect, "127.0.0.1", 0))
+        self.base = f"http://127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
+
+    def call(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
+
+    async def connect(self, reader, writer):
+        if not self.whole:
+            writer.close()
+            return
+        far_reader, far_writer = await asyncio.open_connection(self.to.hostname, self.to.port)
+        ends = {writer, far_writer}
+        self.open |= ends
+        await asyncio.gather(self.pass_on(reader, far_writer), self.pass_on(far_reader, writer))
+        self.open -= ends
+
+    async def pass_on(self, reader, writer):
+        try:
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        writer.close()
+
+    def cut(self):
+        async def close():
+            self.whole = False
+            for writer in self.open:
+                writer.transport.abort()
+
+        self.call(close())
+
+    def mend(self):
+        self.whole = True
+
+    def stop(self):
+        self.cut()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+@pytest.fixture
+def cable():
+    laid = []
+
+    def lay(base):
+        laid.append(Cable(base))
+        return laid[-1]
+
+    yield lay
+    for one in laid:
+        one.stop()
+
+
 @pytest.fixture(scope="session")
 def axe():
     return Path(named("FAIRBELL_AXE")).read_text()

@@ -28,7 +28,7 @@ def enter(page, side, qty, price=None, tif="day", post_only=False):
         page.locator("#price").fill(price)
         page.locator("#post-only").set_checked(post_only)
     page.locator("#send").click()
-    until(page, "!document.querySelector('#send').disabled")
+    until(page, "!document.querySelector('#send[aria-disabled]')")
 
 
 def rows(page, body):
@@ -97,7 +97,7 @@ def test_orders_are_entered_replaced_traded_and_cancelled(two, exchange):
     assert len(exchange.ask("one", "GET", "/v1/orders")["orders"]) == 1
     # Replaced: another price and a larger total.
     one.locator("#open-rows button", has_text="Replace").click()
-    assert one.locator("#price").input_value() == "100.00" or one.locator("#price").input_value().startswith("100")
+    assert one.locator("#price").input_value().startswith("100")
     one.locator("#price").fill("99.5")
     one.locator("#qty").fill("12")
     one.locator("#send").click()
@@ -113,7 +113,6 @@ def test_orders_are_entered_replaced_traded_and_cancelled(two, exchange):
         until(page, lambda page=page: [row[1:] for row in rows(page, "tape") if row[0]][0], ["Sell", "99.50", "5"])
     until(one, lambda: rows(one, "position-rows"), [["GENA", "5", "5", "0", "-497.5"]])
     until(other, lambda: rows(other, "position-rows"), [["GENA", "-5", "0", "5", "497.5"]])
-    until(one, lambda: "Bought 5 GENA at 99.50" in one.locator("#news").inner_text() or "99.5" in one.locator("#news").inner_text(), True)
     # A post-only order that would take is refused or cancelled, and trades nothing.
     enter(other, "sell", "1", "99.5", post_only=True)
     until(other, lambda: open_orders(other), [])
@@ -215,16 +214,19 @@ def test_orders_go_with_the_connection_where_that_is_asked_for(two, exchange):
     assert state_of(exchange, "one", order) == "cancelled"
 
 
-def test_the_page_comes_back_by_itself(two, exchange):
-    one, other = two
+def test_the_page_comes_back_by_itself(two, pages, exchange, cable):
+    one, _ = two
+    between = cable(exchange.base)
+    other = pages.open(between.base)
+    signed_in(other, "two")
     enter(one, "buy", "2", "97")
     until(other, lambda: levels(other, "bids"), [["97.00", "2"]])
-    other.context.set_offline(True)
-    # The browser leaves open connections alone: this one is closed from here.
-    until(other, lambda: other.locator("#link").get_attribute("data-state") != "live", True)
+    between.cut()
+    until(other, lambda: other.locator("#link").get_attribute("data-state") != "live")
+    until(other, lambda: levels(other, "bids"), [])
     exchange.ask("one", "DELETE", "/v1/orders")
-    exchange.ask("two", "POST", "/v1/orders", {"symbol": "GENA", "side": "buy", "qty": "6", "price": "96", "client_order_id": f"x{time.time_ns() % 10**9}"})
-    other.context.set_offline(False)
+    exchange.ask("two", "POST", "/v1/orders", {"symbol": "GENA", "side": "buy", "qty": "6", "price": "96"})
+    between.mend()
     other.locator("#link[data-state=live]").wait_for()
     until(other, lambda: (levels(other, "bids"), open_orders(other)), ([["96.00", "6"]], [["Buy", "96.00", "6", "0"]]))
 

@@ -12,6 +12,8 @@ export class Blotter {
   constructor(app, ticket) {
     this.app = app;
     this.ticket = ticket;
+    /** Orders whose cancel is on its way; their buttons stay as they are, for a disabled one loses the focus. */
+    this.cancelling = new Set();
     $("cancel-all").addEventListener("click", () => this.askCancelAll());
     $("confirm").addEventListener("close", () => {
       if ($("confirm").returnValue === "yes") this.#cancelAll();
@@ -33,7 +35,7 @@ export class Blotter {
       const replace = element("button", { type: "button", text: "Replace", "aria-label": `Replace ${name}` });
       const cancel = element("button", { type: "button", text: "Cancel", "aria-label": `Cancel ${name}`, kind: "danger" });
       replace.addEventListener("click", () => this.ticket.replace(app.account.orders.get(order.order_id) ?? order));
-      cancel.addEventListener("click", () => this.#cancel(order, cancel));
+      cancel.addEventListener("click", () => this.#cancel(order));
       made.cells[8].append(replace, " ", cancel);
       return made;
     };
@@ -46,6 +48,7 @@ export class Blotter {
     keyed($("open-rows"), open, (order) => order.order_id, make, update, $("orders-title"));
     $("open-none").hidden = open.length > 0;
     setText($("open-none"), app.api.signer ? "No open orders." : "Sign in to see your orders.");
+    if (!open.length && document.activeElement === $("cancel-all")) $("orders-title").focus();
     $("cancel-all").disabled = !open.length;
     this.#renderClosed();
   }
@@ -84,15 +87,17 @@ export class Blotter {
     $("positions-none").hidden = positions.length > 0;
   }
 
-  async #cancel(order, button) {
+  async #cancel(order) {
     const { app } = this;
-    button.disabled = true;
+    if (this.cancelling.has(order.order_id)) return;
+    this.cancelling.add(order.order_id);
     try {
       const told = await app.api.once("DELETE", `/v1/orders/${order.client_order_id}`);
       if (told.order_id) app.account.putOrder(told);
     } catch (refused) {
-      button.disabled = false;
       app.announcer.say(`Cancel ${order.client_order_id}: ${refused.message}`);
+    } finally {
+      this.cancelling.delete(order.order_id);
     }
     app.frames.mark("orders", "ladder", "session");
   }

@@ -94,7 +94,9 @@ export class Ticket {
     const send = $("send");
     setText(send, replaced ? `Replace in ${values.symbol}` : `${name} ${values.symbol ?? ""}`);
     setAttribute(send, "data-side", values.side);
-    send.disabled = !this.app.api.signer || this.busy === true;
+    send.disabled = !this.app.api.signer;
+    // Not disabled: it would lose the focus.
+    setAttribute(send, "aria-disabled", this.busy ? "true" : null);
     setAttribute(send, "title", this.app.api.signer ? null : "Sign in first");
   }
 
