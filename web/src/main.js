@@ -143,7 +143,7 @@ function take(message) {
       break;
     case "fills":
       for (const fill of app.account.takeFills(message)) {
-        app.announcer.say(`${FILLED[fill.side]} ${fill.qty} ${fill.symbol} at ${fill.price}.`);
+        app.announcer.say(`${FILLED[fill.side]} ${fill.qty} ${fill.symbol} at ${padded(fill.price, 0)}.`);
       }
       session.positionsSoon();
       app.frames.mark("fills");
@@ -205,9 +205,9 @@ $("closed").addEventListener("toggle", () => app.frames.mark("orders"));
 
 function sayPrices() {
   const { bid, ask } = app.book.best();
-  const side = (name, level) => (level ? `${name} ${level.qty} at ${level.price}` : `no ${name}`);
+  const side = (name, level) => (level ? `${name} ${level.qty} at ${padded(level.price, 0)}` : `no ${name}`);
   const last = app.tickers.get(app.symbol)?.last;
-  app.announcer.say(`${app.symbol ?? ""}: ${side("bid", bid)}, ${side("ask", ask)}${last ? `, last ${last}` : ""}.`);
+  app.announcer.say(`${app.symbol ?? ""}: ${side("bid", bid)}, ${side("ask", ask)}${last ? `, last ${padded(last, 0)}` : ""}.`);
 }
 
 /** The counters in the foot, and the title, once a second. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { digits, padded, placesOf, scaled, text } from "../src/model/decimal.js";
+import { digits, padded, placesOf, scaled, short, text } from "../src/model/decimal.js";
 import { Random } from "./random.js";
 
 test("decimals are read exactly, beyond what a float holds", () => {
@@ -34,5 +34,6 @@ test("columns line up and digits are those of the checksum", () => {
   assert.deepEqual(["100", "100.5", "100.0500", "-3", "–"].map((of) => padded(of, 2)), ["100.00", "100.50", "100.05", "-3.00", "–"]);
   assert.equal(padded("7.000", 0), "7");
   assert.deepEqual(["100.0500", "0.01", "20", "0"].map(digits), ["1000500", "1", "20", ""]);
+  assert.deepEqual(["1234567.5", "12345678", "1097266326"].map(short), ["1234567.5", "12.3M", "1097.2M"]);
   assert.deepEqual(["0.010", "1", "0.25"].map(placesOf), [2, 0, 2]);
 });

@@ -41,6 +41,12 @@ export function padded(decimal, least) {
   return shown ? `${whole}.${shown}` : whole;
 }
 
+/** A sum that is short enough for a narrow column: from eight digits on in millions, cut to a tenth. */
+export function short(decimal) {
+  const whole = decimal.split(".")[0];
+  return whole.length < 8 ? decimal : `${whole.slice(0, -6)}.${whole.slice(-6, -5)}M`;
+}
+
 /** As a checksum counts them: digits without the point and without zeros in front. */
 export function digits(decimal) {
   return decimal.replace(".", "").replace(/^0+/, "");

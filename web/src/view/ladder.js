@@ -1,7 +1,7 @@
 // The book as a ladder: a fixed number of rows whose texts change, bars of the quantity summed up.
 
 import { PRICE_PLACES } from "../model/book.js";
-import { padded, placesOf, text } from "../model/decimal.js";
+import { padded, placesOf, short, text } from "../model/decimal.js";
 import { $, element, setAttribute, setText, write } from "./dom.js";
 
 /** Levels of a side. */
@@ -75,8 +75,8 @@ export class Ladder {
         setAttribute(button, "aria-label", label ? null : "no level");
         const mine = level ? own.get(`${side === "asks" ? "sell" : "buy"} ${level.price}`) : 0;
         const sum = level ? sums[side][at] : 0n;
-        const texts = level ? [level.qty, text(sum, 19, 0), mine ? `${mine} ●` : ""] : ["", "", ""];
-        texts.forEach((one, column) => setText(made.cells[column + 1], column < 2 && one ? padded(one, Math.min(lot, 8)) : one));
+        const texts = level ? [level.qty, short(text(sum, 19)), mine ? `${mine} ●` : ""] : ["", "", ""];
+        texts.forEach((one, column) => setText(made.cells[column + 1], padded(one, column < 2 ? lot : 0)));
         // For drawing alone.
         const share = `${Number((sum * 1_000n) / most) / 10}%`;
         if (made.share !== share) {
