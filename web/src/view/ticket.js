@@ -135,7 +135,7 @@ export class Ticket {
       }
       const what = order.state === "pending" ? "No answer from the exchange yet; the list of orders will tell." : "";
       setText(result, what);
-      app.announcer.say(what || `${replaced ? "Replaced" : "Order"} ${id}: ${order.state}.`);
+      app.announcer.say(what || `${replaced ? "Replacement" : "Order"} ${id}: ${order.state === "open" ? "accepted" : order.state}.`);
       if (replaced) this.replaced = null;
     } catch (refused) {
       setText(result, `${refused.message} (${refused.code})`);
