@@ -125,7 +125,7 @@ def test_orders_are_entered_replaced_traded_and_cancelled(two, exchange):
     until(one, lambda: (open_orders(one), levels(one, "bids")), ([], []))
     assert exchange.ask("one", "GET", "/v1/orders")["orders"] == []
     one.locator("#closed summary").click()
-    until(one, lambda: rows(one, "closed-rows")[0][5], "cancelled")
+    until(one, lambda: [row[5] for row in rows(one, "closed-rows")][:1], ["cancelled"])
     assert one.locator("#feed").get_attribute("data-resyncs") == "0"
 
 
