@@ -13,7 +13,8 @@ if [[ ! -x "$binary" ]]; then
     exit 1
 fi
 binary=$(realpath "$binary")
-if ! "$binary" up --help | grep -q -- '--web'; then
+help=$("$binary" up --help)
+if [[ "$help" != *--web* ]]; then
     echo "sdk-test: $binary does not know \`up --web\`: build it with the feature web" >&2
     exit 1
 fi
@@ -31,11 +32,12 @@ if [[ "$(cat "$work/made-of" 2>/dev/null)" != "$want" ]]; then
 fi
 bin=$work/venv/bin
 
-# Of a copy, so that nothing is written into the tree.
-rm -rf "$work/python"
+# Of copies, so that nothing is written into the tree; building leaves things behind, so it has one of its own.
+rm -rf "$work/package" "$work/python"
+cp -r sdk/python "$work/package"
 cp -r sdk/python "$work/python"
 "$bin/pip" uninstall --quiet --yes fairbell 2>/dev/null || true
-"$bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation "$work/python"
+"$bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation "$work/package"
 cd "$work/python"
 installed=$("$bin/python" -c 'import fairbell; print(fairbell.__file__)')
 if [[ "$installed" != "$work/venv/"* ]]; then
