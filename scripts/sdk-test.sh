@@ -38,6 +38,10 @@ cp -r sdk/python "$work/package"
 cp -r sdk/python "$work/python"
 "$bin/pip" uninstall --quiet --yes fairbell 2>/dev/null || true
 "$bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation "$work/package"
+"$bin/python" - <<'PYTHON'
+example = open("sdk/python/examples/quickstart.py").read().split('"""', 2)[2].strip()
+assert example in open("docs/sdk.md").read(), "the quickstart of docs/sdk.md is not examples/quickstart.py"
+PYTHON
 cd "$work/python"
 installed=$("$bin/python" -c 'import fairbell; print(fairbell.__file__)')
 if [[ "$installed" != "$work/venv/"* ]]; then
