@@ -11,7 +11,7 @@ CHECKED := cargo run --locked --package fairbell-lab --
 MEASURED := cargo run --locked --release --package fairbell-lab --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test tests format bench bench-book bench-peers bench-transports referee replay-check package deploy-check stress cloud drill soak mutate mutations coverage lint interop sim fix-acceptance setup sample
+.PHONY: help run test tests format bench bench-book bench-peers bench-transports referee replay-check package deploy-check sdk-test web-test stress cloud drill soak mutate mutations coverage lint interop sim fix-acceptance setup sample
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' \
@@ -56,6 +56,14 @@ referee: setup ## the public matching benchmark, its harness folder in FAIRBELL_
 
 package: setup ## Debian package, tarball, image, wheel and bill of materials in target/package
 	scripts/package.py $(ARGS)
+
+sdk-test: setup ## the Python client library: lint, types, tests against a real exchange
+	cargo build --locked --package fairbell
+	scripts/sdk-test.sh $${CARGO_TARGET_DIR:-target}/debug/fairbell
+
+web-test: setup ## the trading page: models under node, pages that trade in Chromium
+	cargo build --locked --package fairbell
+	scripts/web-test.sh $${CARGO_TARGET_DIR:-target}/debug/fairbell
 
 deploy-check: setup ## packages, units, image, Ansible role and Helm chart, tried without a cloud; needs root
 	deploy/check.sh $(ARGS)
