@@ -108,14 +108,8 @@ pub fn venue_edge(
     life: Life,
     feed: Peer,
 ) -> Result<Role, ExchangeError> {
-    check(config)?;
-    if index >= config.receivers {
-        return Err(ExchangeError::NoSuchTree);
-    }
-    let configs: Vec<ExchangeConfig> = config.all_shards().collect();
-    let boot_nonce = SplitMix64::new(boot_seed(life)).next_u64() as u32;
-    let role = Role::Edge(Box::new(edge_of(&configs, index, boot_nonce, feed)?));
-    sealed_edge(&configs, life, index, role)
+    let role = edge_in_clear(config, index, life, feed)?;
+    sealed_edge(&config.all_shards().collect::<Vec<_>>(), life, index, role)
 }
 
 /// One edge of a venue of any number of shards, in clear: for whoever has keys of another origin. It hands

@@ -51,8 +51,7 @@ impl Sealed {
     /// timeout that is due at once. `false`, and nothing has changed, when the ring is another
     /// node's, or ring or life are in use.
     pub fn rekey(&mut self, now: ClockReading, ring: KeyRing, life: Life) -> bool {
-        self.now = now.now;
-        ring.node() == self.link.node() && self.link.rekey(now.now, ring, life)
+        self.rekey_channel(now, Channel::OVERLAY, ring, life)
     }
 
     /// As [`Sealed::rekey`], of the link of one channel; `false` for a channel without one, too.

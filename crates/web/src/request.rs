@@ -31,11 +31,11 @@ impl Instruments {
 pub struct New {
     /// The client's own name for it; `None`: the door makes one.
     pub client_id: Option<ClOrdId>,
-    /// What.
+    /// The instrument that is bought or sold.
     pub instrument: Instrument,
-    /// Side.
+    /// Whether it buys or sells.
     pub side: Side,
-    /// Lots.
+    /// Quantity in lots of the instrument, 1 to 2^32 - 1.
     pub qty: Qty,
     /// Limit; `None`: a market order.
     pub price: Option<Price>,
@@ -53,7 +53,7 @@ pub struct Replace {
     /// Lots in total, including what has traded; as decimal text of the instrument, which the replaced
     /// order names.
     pub qty: Decimal,
-    /// Limit.
+    /// Limit price, above 0, in units of 1/10000.
     pub price: Price,
 }
 
@@ -244,7 +244,7 @@ pub enum SocketOp {
     Unsubscribe {
         /// Names of channels.
         channels: Vec<String>,
-        /// Symbols.
+        /// Symbols of these channels; empty for private ones.
         symbols: Vec<String>,
     },
     /// Proves a key: the parts of a signature of `GET /v1/ws`.

@@ -17,7 +17,7 @@ use crate::report::numbers::{grouped, lots};
 /// Which days are asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// All of them.
+    /// Every day of the log.
     All,
     /// By number, from 1.
     Number(u32),

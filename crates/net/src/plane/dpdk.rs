@@ -92,7 +92,7 @@ fn start() -> Result<(), i32> {
 /// A device over one interface.
 pub(crate) struct Port {
     raw: NonNull<RawPort>,
-    /// Bursts.
+    /// Bursts of frames handed to the device so far.
     pub calls: u64,
 }
 

@@ -2,26 +2,14 @@
 //! the account's stream.
 
 use tokio::sync::oneshot;
-use types::{
-    ClOrdId, ConnId, Instrument, InstrumentId, Nanos, Op, Outbox, Peer, Price, Qty, Side,
-    SplitMix64, Symbol, TimeInForce, limits,
-};
+use types::{ClOrdId, ConnId, Nanos, Op, Outbox, Peer, Price, Qty, Side, SplitMix64, TimeInForce};
 use web::account::{Account, Ask, Login, Reply};
-use web::request::{self, Instruments, New};
+use web::request::{self, New};
 use wire::soupbin::{ServerPacket, SessionName};
 
-const SECOND: u64 = Nanos::SECOND;
+use crate::instruments;
 
-fn instruments() -> Instruments {
-    Instruments(vec![Instrument {
-        id: InstrumentId(1),
-        symbol: Symbol::new("AAA").expect("a symbol"),
-        tick: Price(100),
-        price_max: Price(limits::PRICE_MAX),
-        qty_max: Qty(limits::QTY_MAX),
-        lot_decimals: 1,
-    }])
-}
+const SECOND: u64 = Nanos::SECOND;
 
 fn id(text: &str) -> ClOrdId {
     request::client_id(text).expect("an id")

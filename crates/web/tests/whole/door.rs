@@ -10,26 +10,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use feed::{ListenerConfig, Subscriber};
 use net::{Clock, Directory, Loop, LoopConfig};
 use serde_json::Value;
-use types::{Instrument, InstrumentId, Peer, Price, Qty, Symbol, limits};
+use types::Peer;
 use web::account::{Account, Login};
 use web::auth::{Key, Keys, Scope, sign};
 use web::market::Market;
-use web::request::Instruments;
 use web::{Door, WEB_NODE, WebNode, serve};
 use wire::moldudp::Session;
 
-const SECRET: &str = "0123456789abcdef";
+use crate::instruments;
 
-fn instruments() -> Instruments {
-    Instruments(vec![Instrument {
-        id: InstrumentId(1),
-        symbol: Symbol::new("AAA").expect("a symbol"),
-        tick: Price(100),
-        price_max: Price(limits::PRICE_MAX),
-        qty_max: Qty(limits::QTY_MAX),
-        lot_decimals: 1,
-    }])
-}
+const SECRET: &str = "0123456789abcdef";
 
 /// Calls `test` with the address of a door that is served meanwhile.
 fn with_door(test: impl FnOnce(SocketAddr)) {
