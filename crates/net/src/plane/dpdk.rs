@@ -1,33 +1,22 @@
-//! The data plane `dpdk`: frames built here and handed to a driver of DPDK by bursts.
+//! Devices of the data plane `dpdk`: frames handed to a driver of DPDK by bursts.
 //!
 //! The driver is `net_af_packet`, which works over every interface of the kernel's and leaves addresses, routes
-//! and neighbours to it: frames go into a ring of a packet socket, past the stack, by one call for a burst. It
-//! sends only; what comes in takes the socket, as with every plane. The environment is started once in a
-//! process, without huge pages, and changes neither cores nor signals.
+//! and neighbours to it: frames go into a ring of a packet socket, past the stack, by one call for a burst. The
+//! environment is started once in a process, without huge pages, and changes neither cores nor signals.
 
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_char, c_int};
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::afxdp::source;
-use super::clone::{by_socket, canonical};
-use super::receivers::Receivers;
-use super::template::Template;
-use super::ways::{LinkLayer, Way, Ways};
-use super::{PlaneError, PlaneFigures, PlaneKind};
+use super::PlaneKind;
+use super::frames::FrameDevice;
 
-/// After this an interface that refused is tried again.
-const OPEN_AGAIN: Duration = Duration::from_millis(500);
-/// Interfaces at most.
-const INTERFACES_MAX: usize = 8;
 /// Bytes of a frame, as in the shim.
 const FRAME: usize = 2_048;
 
@@ -171,195 +160,35 @@ impl Drop for Port {
     }
 }
 
-/// An interface and its device.
-struct Attached {
-    interface: u32,
-    name: String,
-    link: LinkLayer,
-    hardware: [u8; 6],
-    mtu: usize,
-    port: Option<Port>,
-    /// Of the frames pushed and not sent: receiver, and bytes of the datagram.
-    waiting: Vec<(SocketAddr, usize)>,
-    /// When it was opened or tried last.
-    since: Instant,
-}
+impl FrameDevice for Port {
+    const KIND: PlaneKind = PlaneKind::Dpdk;
+    // Packet sockets with rings are older than every kernel that this runs on.
+    const KERNEL: (u32, u32) = (0, 0);
+    const FRAME: usize = FRAME;
+    const FRAMES: usize = 512;
 
-struct Roads {
-    own: SocketAddr,
-    ways: Ways,
-    attached: Vec<Attached>,
-    now: Instant,
-}
-
-/// The plane of one socket.
-pub(crate) struct Dpdk {
-    roads: Roads,
-    receivers: Receivers<Template>,
-    scratch: Vec<u8>,
-    figures: PlaneFigures,
-}
-
-impl Dpdk {
-    /// A plane for what `socket` sends to `peers` above all.
-    ///
-    /// # Errors
-    /// What is missing, in a line.
-    pub fn open(socket: &UdpSocket, peers: &[SocketAddr]) -> Result<Dpdk, PlaneError> {
-        let failed = |step| move |error| PlaneError::new(PlaneKind::Dpdk, step, &error);
-        let own = socket.local_addr().map_err(failed("asking for the socket's address"))?;
-        let ways = Ways::open().map_err(failed("asking for routes"))?;
-        let mut roads = Roads { own, ways, attached: Vec::new(), now: Instant::now() };
-        for to in peers {
-            if let Some(way) = roads.way(*to) {
-                roads.attach(way.interface)?;
-            }
-        }
-        if roads.attached.is_empty() {
-            // Whether it could be done shows on an interface that each machine has.
-            Port::open("lo")
-                .map_err(|(step, error)| PlaneError::new(PlaneKind::Dpdk, step, &error))?;
-        }
-        Ok(Dpdk {
-            roads,
-            receivers: Receivers::default(),
-            scratch: Vec::with_capacity(types::limits::DATAGRAM_MAX),
-            figures: PlaneFigures::default(),
-        })
+    fn open(_interface: u32, name: &str) -> Result<Port, (&'static str, io::Error)> {
+        Port::open(name)
     }
 
-    /// As [`super::DataPlane::send`].
-    pub fn send(&mut self, socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
-        let Dpdk { roads, receivers, .. } = self;
-        let Some(template) = receivers.way(to, roads.now, |to| roads.template(to)) else {
-            self.figures.refreshed = self.receivers.refreshed;
-            return self.past(socket, to, bytes);
-        };
-        let Some(known) = roads.attached.get_mut(template.at) else {
-            return self.past(socket, to, bytes);
-        };
-        let length = template.header_bytes() + bytes.len();
-        let fits = length <= FRAME && length - template.link_bytes() <= known.mtu;
-        let Some(port) = known.port.as_mut().filter(|_| fits) else {
-            return self.past(socket, to, bytes);
-        };
-        let Some(frame) = port.frame() else { return self.past(socket, to, bytes) };
-        template.write(frame, bytes);
-        port.push(length);
-        known.waiting.push((to, bytes.len()));
-        Ok(())
+    #[inline]
+    fn push(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> Option<u32> {
+        write(self.frame()?);
+        Port::push(self, length);
+        // The shim knows frames by their places.
+        Some(0)
     }
 
-    /// By the socket, behind what waits.
-    #[cold]
-    fn past(&mut self, socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
-        self.flush(socket)?;
-        by_socket(&mut self.figures, socket, to, bytes)
+    fn send(&mut self, pushed: usize) -> Result<(), usize> {
+        let sent = Port::send(self);
+        if sent < pushed { Err(sent) } else { Ok(()) }
     }
 
-    /// As [`super::DataPlane::flush`].
-    pub fn flush(&mut self, socket: &UdpSocket) -> io::Result<()> {
-        self.roads.now = Instant::now();
-        let now = self.roads.now;
-        let (mut outcome, mut doubtful) = (Ok(()), false);
-        for known in &mut self.roads.attached {
-            let Some(port) = &mut known.port else {
-                if now.duration_since(known.since) >= OPEN_AGAIN {
-                    known.since = now;
-                    known.port = Port::open(&known.name).ok();
-                    self.figures.attached_again += u64::from(known.port.is_some());
-                }
-                continue;
-            };
-            if known.waiting.is_empty() {
-                continue;
-            }
-            let before = port.calls;
-            let sent = port.send();
-            self.figures.carriers += port.calls - before;
-            self.figures.copies += sent as u64;
-            self.figures.clones += sent as u64;
-            if sent < known.waiting.len() {
-                // The interface is down or gone: its device goes with all that is in its ring, which the
-                // socket then sends, or refuses to.
-                self.figures.missed += 1;
-                for (at, (to, bytes)) in known.waiting.iter().enumerate().skip(sent) {
-                    let ip = if canonical(*to).is_ipv4() { 28 } else { 48 };
-                    let header = known.link.bytes() + ip;
-                    self.scratch.clear();
-                    let frame = port.pushed(at, header + bytes);
-                    self.scratch.extend_from_slice(frame.get(header..).unwrap_or(&[]));
-                    let sent = by_socket(&mut self.figures, socket, *to, &self.scratch);
-                    outcome = sent.and(outcome);
-                }
-                known.port = None;
-                known.since = now;
-                doubtful = true;
-            }
-            known.waiting.clear();
-        }
-        if doubtful {
-            self.roads.ways.forget();
-            self.receivers.doubt(now);
-        }
-        outcome
+    fn refused(&mut self, at: usize, _frame: u32, length: usize) -> &[u8] {
+        self.pushed(at, length)
     }
 
-    /// What it did; a clone is a frame, a carrier a burst.
-    pub fn figures(&self) -> PlaneFigures {
-        self.figures
-    }
-
-    /// Closes its devices, as if their interfaces had gone.
-    pub fn detach(&mut self) {
-        for known in &mut self.roads.attached {
-            known.port = None;
-            known.waiting.clear();
-            known.since = self.roads.now;
-        }
-    }
-}
-
-impl Roads {
-    /// The way to an address, but for the loopback interface: the stack takes no packet of its addresses
-    /// that has not come through itself.
-    fn way(&mut self, to: SocketAddr) -> Option<Way> {
-        let way = self.ways.to(canonical(to).ip()).ok()??;
-        let link = self.ways.interface(way.interface).ok()?.link;
-        (link != LinkLayer::Loopback).then_some(way)
-    }
-
-    fn template(&mut self, to: SocketAddr) -> Option<Template> {
-        let way = self.way(to)?;
-        let at = self.attach(way.interface).ok()?;
-        let known = self.attached.get(at)?;
-        let to = canonical(to);
-        let from = SocketAddr::new(source(self.own, &way, to.ip())?, self.own.port());
-        Some(Template::new(at, (known.link, way.hardware, known.hardware), (from, to)))
-    }
-
-    fn attach(&mut self, interface: u32) -> Result<usize, PlaneError> {
-        if let Some(at) = self.attached.iter().position(|one| one.interface == interface) {
-            return Ok(at);
-        }
-        let failed = |step, error| PlaneError::new(PlaneKind::Dpdk, step, &error);
-        if self.attached.len() >= INTERFACES_MAX {
-            let error = io::Error::other(format!("more than {INTERFACES_MAX} interfaces"));
-            return Err(failed("opening a device", error));
-        }
-        let found = self.ways.interface(interface);
-        let found = found.map_err(|error| failed("asking for the interface", error))?.clone();
-        let port = Port::open(&found.name).map_err(|(step, error)| failed(step, error))?;
-        self.attached.push(Attached {
-            interface,
-            name: found.name,
-            link: found.link,
-            hardware: found.address,
-            mtu: found.mtu as usize,
-            port: Some(port),
-            waiting: Vec::new(),
-            since: self.now,
-        });
-        Ok(self.attached.len() - 1)
+    fn calls(&self) -> u64 {
+        self.calls
     }
 }

@@ -16,7 +16,6 @@
 //! What a plane attaches is held by descriptors and goes with the process. A program that is taken away, an
 //! interface that goes down and comes again: datagrams take the socket until it is there again.
 
-mod afxdp;
 mod asm;
 pub mod bare;
 mod bpf;
@@ -26,6 +25,7 @@ mod dpdk;
 pub mod drill;
 mod egress;
 mod filter;
+mod frames;
 mod memory;
 mod receivers;
 mod table;
@@ -39,12 +39,13 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::str::FromStr;
 
-use afxdp::AfXdp;
 use clone::TcClone;
 pub use filter::{
     Dropped, DuplicateFigures, DuplicateFilter, DuplicateKey, DuplicateModel, Learning, REPORTS,
     WINDOW, interfaces_to,
 };
+use frames::FramePlane;
+use xsk::Xsk;
 
 /// Bytes at the start and at the end of a datagram that may differ between copies that are cloned.
 pub const COPIES_DIFFER_AT_MOST: (usize, usize) = (table::HEAD, table::TAIL);
@@ -200,9 +201,9 @@ pub struct DataPlane {
 enum Plane {
     Udp(PlaneFigures),
     TcClone(Box<TcClone>),
-    AfXdp(Box<AfXdp>),
+    AfXdp(Box<FramePlane<Xsk>>),
     #[cfg(feature = "dpdk")]
-    Dpdk(Box<dpdk::Dpdk>),
+    Dpdk(Box<FramePlane<dpdk::Port>>),
 }
 
 impl DataPlane {
@@ -218,9 +219,9 @@ impl DataPlane {
         let plane = match kind {
             PlaneKind::Udp => Plane::Udp(PlaneFigures::default()),
             PlaneKind::TcClone => Plane::TcClone(Box::new(TcClone::open(socket, peers)?)),
-            PlaneKind::AfXdp => Plane::AfXdp(Box::new(AfXdp::open(socket, peers)?)),
+            PlaneKind::AfXdp => Plane::AfXdp(Box::new(FramePlane::open(socket, peers)?)),
             #[cfg(feature = "dpdk")]
-            PlaneKind::Dpdk => Plane::Dpdk(Box::new(dpdk::Dpdk::open(socket, peers)?)),
+            PlaneKind::Dpdk => Plane::Dpdk(Box::new(FramePlane::open(socket, peers)?)),
             #[cfg(not(feature = "dpdk"))]
             PlaneKind::Dpdk => {
                 let why = "this program was built without it (cargo build --features dpdk)";

@@ -1,5 +1,5 @@
 //! A socket of AF_XDP that only sends: frames in memory of our own, a ring that says which are to go, and one
-//! that says which have gone.
+//! that says which have gone. The data plane `af_xdp` is made of them.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,6 +15,8 @@ use rustix::net::xdp::{
 };
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with};
 
+use super::PlaneKind;
+use super::frames::FrameDevice;
 use super::memory::Memory;
 
 /// Bytes of a frame.
@@ -170,6 +172,37 @@ impl Xsk {
             self.consumed = self.consumed.wrapping_add(1);
         }
         self.sent.memory.half(self.sent.consumer).store(self.consumed, Release);
+    }
+}
+
+impl FrameDevice for Xsk {
+    const KIND: PlaneKind = PlaneKind::AfXdp;
+    const KERNEL: (u32, u32) = (5, 4);
+    const FRAME: usize = FRAME;
+    const FRAMES: usize = FRAMES as usize;
+
+    fn open(interface: u32, _name: &str) -> Result<Xsk, (&'static str, io::Error)> {
+        Xsk::open(interface, 0)
+    }
+
+    #[inline]
+    fn push(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> Option<u32> {
+        let frame = self.frame()?;
+        write(self.bytes(frame));
+        Xsk::push(self, frame, length);
+        Some(frame)
+    }
+
+    fn send(&mut self, pushed: usize) -> Result<(), usize> {
+        Xsk::send(self).map_err(|_| pushed.saturating_sub(self.untaken() as usize))
+    }
+
+    fn refused(&mut self, _at: usize, frame: u32, length: usize) -> &[u8] {
+        &self.bytes(frame)[..length.min(FRAME)]
+    }
+
+    fn calls(&self) -> u64 {
+        self.calls
     }
 }
 

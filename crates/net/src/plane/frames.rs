@@ -1,7 +1,7 @@
-//! The data plane `af_xdp`: frames built here and put into the interface's ring, past the kernel's stack.
+//! Data planes that build frames and give them to a device, past the kernel's stack: `af_xdp` and `dpdk`.
 //!
-//! It sends only; what comes in takes the socket, as with every plane. So does what stays on the machine.
-//! Frames are copied into buffers of the kernel's, which works with every interface. Datagrams that don't fit
+//! They send only; what comes in takes the socket, as with every plane. So does what stays on the machine.
+//! Frames are copied into buffers of the device's, which works with every interface. Datagrams that don't fit
 //! a frame take the socket, too.
 
 use std::io;
@@ -12,7 +12,6 @@ use super::clone::{by_socket, canonical};
 use super::receivers::Receivers;
 use super::template::Template;
 use super::ways::{LinkLayer, Way, Ways};
-use super::xsk::{FRAME, Xsk};
 use super::{PlaneError, PlaneFigures, PlaneKind};
 
 /// After this an interface that refused is tried again.
@@ -20,53 +19,83 @@ const OPEN_AGAIN: Duration = Duration::from_millis(500);
 /// Interfaces at most.
 const INTERFACES_MAX: usize = 8;
 
-/// An interface and its socket.
-struct Attached {
+/// What puts frames onto one interface.
+pub(crate) trait FrameDevice: Sized {
+    /// The plane that is made of such devices.
+    const KIND: PlaneKind;
+    /// The kernel that it needs: major and minor version.
+    const KERNEL: (u32, u32);
+    /// Bytes of a frame, and how many are on their way at most.
+    const FRAME: usize;
+    const FRAMES: usize;
+
+    /// A device over an interface, by its number and name, of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// The step and the system's answer; `EBUSY` where somebody else has it.
+    fn open(interface: u32, name: &str) -> Result<Self, (&'static str, io::Error)>;
+
+    /// Has a frame of so many bytes, which `write` fills, go with the next [`FrameDevice::send`]; its number.
+    /// `None`, and nothing is written, while all are on their way.
+    fn push(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> Option<u32>;
+
+    /// Sends the `pushed` frames that wait.
+    ///
+    /// # Errors
+    /// The interface refuses; how many of them have gone, from the first.
+    fn send(&mut self, pushed: usize) -> Result<(), usize>;
+
+    /// The bytes of a frame that was refused: of its place among those pushed, and its number.
+    fn refused(&mut self, at: usize, frame: u32, length: usize) -> &[u8];
+
+    /// Calls by which frames were sent so far.
+    fn calls(&self) -> u64;
+}
+
+/// A frame that is pushed and not sent: its number, its receiver and the bytes of the datagram.
+struct Waiting {
+    frame: u32,
+    to: SocketAddr,
+    bytes: usize,
+}
+
+/// An interface and its device.
+struct Attached<D> {
     interface: u32,
+    name: String,
     link: LinkLayer,
     hardware: [u8; 6],
     mtu: usize,
-    xsk: Option<Xsk>,
-    /// Frames pushed and not sent.
-    waiting: usize,
+    device: Option<D>,
+    waiting: Vec<Waiting>,
     /// When it was opened or tried last.
     since: Instant,
 }
 
 /// What is known of the interfaces that frames leave by.
-struct Roads {
+struct Roads<D> {
     own: SocketAddr,
     ways: Ways,
-    attached: Vec<Attached>,
+    attached: Vec<Attached<D>>,
     now: Instant,
 }
 
-/// A frame that is pushed and not sent: its interface's place, number, receiver and bytes of the datagram.
-struct Waiting {
-    at: usize,
-    frame: u32,
-    bytes: u32,
-    to: SocketAddr,
-}
-
 /// The plane of one socket.
-pub(crate) struct AfXdp {
-    roads: Roads,
+pub(crate) struct FramePlane<D> {
+    roads: Roads<D>,
     receivers: Receivers<Template>,
-    waiting: Vec<Waiting>,
     scratch: Vec<u8>,
     figures: PlaneFigures,
 }
 
-impl AfXdp {
+impl<D: FrameDevice> FramePlane<D> {
     /// A plane for what `socket` sends to `peers` above all.
     ///
     /// # Errors
     /// What is missing, in a line.
-    pub fn open(socket: &UdpSocket, peers: &[SocketAddr]) -> Result<AfXdp, PlaneError> {
-        let kind = PlaneKind::AfXdp;
-        PlaneError::check_kernel(kind, (5, 4))?;
-        let failed = |step| move |error| PlaneError::new(kind, step, &error);
+    pub fn open(socket: &UdpSocket, peers: &[SocketAddr]) -> Result<FramePlane<D>, PlaneError> {
+        PlaneError::check_kernel(D::KIND, D::KERNEL)?;
+        let failed = |step| move |error| PlaneError::new(D::KIND, step, &error);
         let own = socket.local_addr().map_err(failed("asking for the socket's address"))?;
         let ways = Ways::open().map_err(failed("asking for routes"))?;
         let mut roads = Roads { own, ways, attached: Vec::new(), now: Instant::now() };
@@ -82,10 +111,9 @@ impl AfXdp {
                 roads.attached.clear();
             }
         }
-        Ok(AfXdp {
+        Ok(FramePlane {
             roads,
             receivers: Receivers::default(),
-            waiting: Vec::with_capacity(super::xsk::FRAMES as usize),
             scratch: Vec::with_capacity(types::limits::DATAGRAM_MAX),
             figures: PlaneFigures::default(),
         })
@@ -93,23 +121,20 @@ impl AfXdp {
 
     /// As [`super::DataPlane::send`].
     pub fn send(&mut self, socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
-        let AfXdp { roads, receivers, .. } = self;
+        let FramePlane { roads, receivers, .. } = self;
         let Some(template) = receivers.way(to, roads.now, |to| roads.template(to)) else {
             self.figures.refreshed = self.receivers.refreshed;
             return self.past(socket, to, bytes);
         };
-        let at = template.at;
-        let Some(known) = roads.attached.get_mut(at) else { return self.past(socket, to, bytes) };
-        let length = template.header_bytes() + bytes.len();
-        let fits = length <= FRAME && length - template.link_bytes() <= known.mtu;
-        let xsk = known.xsk.as_mut().filter(|_| fits);
-        let Some((frame, xsk)) = xsk.and_then(|xsk| Some((xsk.frame()?, xsk))) else {
+        let Some(known) = roads.attached.get_mut(template.at) else {
             return self.past(socket, to, bytes);
         };
-        template.write(xsk.bytes(frame), bytes);
-        xsk.push(frame, length);
-        known.waiting += 1;
-        self.waiting.push(Waiting { at, frame, bytes: bytes.len() as u32, to });
+        let length = template.header_bytes() + bytes.len();
+        let fits = length <= D::FRAME && length - template.link_bytes() <= known.mtu;
+        let device = known.device.as_mut().filter(|_| fits);
+        let frame = device.and_then(|of| of.push(length, |room| template.write(room, bytes)));
+        let Some(frame) = frame else { return self.past(socket, to, bytes) };
+        known.waiting.push(Waiting { frame, to, bytes: bytes.len() });
         Ok(())
     }
 
@@ -125,46 +150,44 @@ impl AfXdp {
         self.roads.now = Instant::now();
         let now = self.roads.now;
         let (mut outcome, mut doubtful) = (Ok(()), false);
-        for (at, known) in self.roads.attached.iter_mut().enumerate() {
-            let Some(xsk) = &mut known.xsk else {
+        for known in &mut self.roads.attached {
+            let Some(device) = &mut known.device else {
                 if now.duration_since(known.since) >= OPEN_AGAIN {
                     known.since = now;
-                    known.xsk = Xsk::open(known.interface, 0).ok();
-                    self.figures.attached_again += u64::from(known.xsk.is_some());
+                    known.device = D::open(known.interface, &known.name).ok();
+                    self.figures.attached_again += u64::from(known.device.is_some());
                 }
                 continue;
             };
-            let mine = std::mem::take(&mut known.waiting);
-            if mine == 0 {
+            let pushed = known.waiting.len();
+            if pushed == 0 {
                 continue;
             }
-            let before = xsk.calls;
-            let sent = xsk.send();
-            self.figures.carriers += xsk.calls - before;
-            let untaken = xsk.untaken() as usize;
-            let taken = mine.saturating_sub(untaken);
+            let before = device.calls();
+            let sent = device.send(pushed);
+            self.figures.carriers += device.calls() - before;
+            let taken = sent.err().unwrap_or(pushed);
             self.figures.copies += taken as u64;
             self.figures.clones += taken as u64;
-            if sent.is_ok() {
-                continue;
+            if sent.is_err() {
+                // The interface is down or gone: its device goes with all that it has not taken, which the
+                // socket then sends, or refuses to.
+                self.figures.missed += 1;
+                for (at, left) in known.waiting.iter().enumerate().skip(taken) {
+                    let ip = if canonical(left.to).is_ipv4() { 28 } else { 48 };
+                    let header = known.link.bytes() + ip;
+                    let frame = device.refused(at, left.frame, header + left.bytes);
+                    self.scratch.clear();
+                    self.scratch.extend_from_slice(frame.get(header..).unwrap_or(&[]));
+                    let sent = by_socket(&mut self.figures, socket, left.to, &self.scratch);
+                    outcome = sent.and(outcome);
+                }
+                known.device = None;
+                known.since = now;
+                doubtful = true;
             }
-            // The interface is down or gone: its socket goes with all that it has not taken, which the
-            // other socket then sends, or refuses to.
-            self.figures.missed += 1;
-            for left in self.waiting.iter().filter(|left| left.at == at).skip(taken) {
-                let ip = if canonical(left.to).is_ipv4() { 28 } else { 48 };
-                let header = known.link.bytes() + ip;
-                let datagram = header..header + left.bytes as usize;
-                self.scratch.clear();
-                self.scratch.extend_from_slice(&xsk.bytes(left.frame)[datagram]);
-                let sent = by_socket(&mut self.figures, socket, left.to, &self.scratch);
-                outcome = sent.and(outcome);
-            }
-            known.xsk = None;
-            known.since = now;
-            doubtful = true;
+            known.waiting.clear();
         }
-        self.waiting.clear();
         if doubtful {
             self.roads.ways.forget();
             self.receivers.doubt(now);
@@ -172,22 +195,22 @@ impl AfXdp {
         outcome
     }
 
-    /// What it did; a clone is a frame, a carrier a call of the kernel.
+    /// What it did; a clone is a frame, a carrier a call that sends.
     pub fn figures(&self) -> PlaneFigures {
         self.figures
     }
 
-    /// Closes its sockets, as if their interfaces had gone.
+    /// Closes its devices, as if their interfaces had gone.
     pub fn detach(&mut self) {
         for known in &mut self.roads.attached {
-            (known.xsk, known.waiting) = (None, 0);
+            known.device = None;
+            known.waiting.clear();
             known.since = self.roads.now;
         }
-        self.waiting.clear();
     }
 }
 
-impl Roads {
+impl<D: FrameDevice> Roads<D> {
     /// The way to an address, but for the loopback interface: the stack takes no packet of its addresses
     /// that has not come through itself.
     fn way(&mut self, to: SocketAddr) -> Option<Way> {
@@ -210,18 +233,18 @@ impl Roads {
         if let Some(at) = self.attached.iter().position(|one| one.interface == interface) {
             return Ok(at);
         }
-        let failed = |step, error| PlaneError::new(PlaneKind::AfXdp, step, &error);
+        let failed = |step, error| PlaneError::new(D::KIND, step, &error);
         if self.attached.len() >= INTERFACES_MAX {
             let error = io::Error::other(format!("more than {INTERFACES_MAX} interfaces"));
-            return Err(failed("opening a socket", error));
+            return Err(failed("opening an interface", error));
         }
         let found = self.ways.interface(interface);
         let found = found.map_err(|error| failed("asking for the interface", error))?.clone();
-        // A socket that was closed a moment ago goes a moment later.
+        // A device that was closed a moment ago goes a moment later.
         let begun = Instant::now();
-        let xsk = loop {
-            match Xsk::open(interface, 0) {
-                Ok(xsk) => break xsk,
+        let device = loop {
+            match D::open(interface, &found.name) {
+                Ok(device) => break device,
                 Err((_, error))
                     if error.raw_os_error() == Some(libc::EBUSY)
                         && begun.elapsed() < OPEN_AGAIN =>
@@ -233,11 +256,12 @@ impl Roads {
         };
         self.attached.push(Attached {
             interface,
+            name: found.name,
             link: found.link,
             hardware: found.address,
             mtu: found.mtu as usize,
-            xsk: Some(xsk),
-            waiting: 0,
+            device: Some(device),
+            waiting: Vec::with_capacity(D::FRAMES),
             since: self.now,
         });
         Ok(self.attached.len() - 1)
@@ -245,7 +269,7 @@ impl Roads {
 }
 
 /// Where packets come from: the socket's own address, or the route's; none where neither says.
-pub(crate) fn source(own: SocketAddr, way: &Way, to: IpAddr) -> Option<IpAddr> {
+fn source(own: SocketAddr, way: &Way, to: IpAddr) -> Option<IpAddr> {
     let own = own.ip().to_canonical();
     let source = if own.is_unspecified() { way.source } else { own };
     (!source.is_unspecified() && source.is_ipv4() == to.is_ipv4()).then_some(source)
