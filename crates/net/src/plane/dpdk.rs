@@ -55,7 +55,7 @@ fn start() -> Result<(), i32> {
             "--no-huge",
             "-m",
             "64",
-            "--in-memory",
+            "--no-shconf",
             "--no-pci",
             "--no-telemetry",
             "--iova-mode=va",
