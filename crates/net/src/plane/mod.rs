@@ -124,6 +124,9 @@ impl PlaneError {
     fn new(kind: impl Into<Option<PlaneKind>>, step: &str, error: &io::Error) -> PlaneError {
         let kind = kind.into();
         let advice = match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) if kind == Some(PlaneKind::AfXdp) => {
+                "; the process needs CAP_NET_RAW (run it as root, or with AmbientCapabilities= of systemd)"
+            }
             Some(libc::EPERM | libc::EACCES) if kind != Some(PlaneKind::Dpdk) => {
                 "; the process needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (run it as root, or with \
                  AmbientCapabilities= of systemd)"
@@ -361,6 +364,9 @@ mod tests {
             PlaneError::new(PlaneKind::TcClone, "attaching the program", &error).to_string()
         };
         assert!(of(libc::EPERM).contains("CAP_NET_ADMIN"));
+        let refused = io::Error::from_raw_os_error(libc::EPERM);
+        let why = PlaneError::new(PlaneKind::AfXdp, "making a socket", &refused).to_string();
+        assert!(why.contains("CAP_NET_RAW") && !why.contains("CAP_BPF"), "{why}");
         assert!(of(libc::EBUSY).contains("attached to the interface already"));
         assert!(of(libc::ENOBUFS).contains("ulimit -l"));
         assert!(
