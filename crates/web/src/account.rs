@@ -8,6 +8,7 @@
 mod ledger;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, oneshot};
@@ -93,6 +94,15 @@ pub struct Login {
     pub gateways: Vec<Peer>,
 }
 
+/// What an account tells those who listen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnEvent {
+    /// The private channel that it is of.
+    pub channel: &'static str,
+    /// The message, JSON.
+    pub text: String,
+}
+
 /// One account.
 pub struct Account {
     login: Login,
@@ -116,7 +126,7 @@ pub struct Account {
     /// Requests that wait for the session.
     queued: VecDeque<(Ask, ReplyTo)>,
     dead_man: Option<Nanos>,
-    events: broadcast::Sender<std::sync::Arc<str>>,
+    events: broadcast::Sender<Arc<OwnEvent>>,
     /// Number of the stream's message being read.
     seq: u64,
     scratch: Vec<u8>,
@@ -152,8 +162,8 @@ impl Account {
         })
     }
 
-    /// Where it tells of orders and fills, as JSON.
-    pub fn events(&self) -> broadcast::Sender<std::sync::Arc<str>> {
+    /// Where it tells of orders and fills.
+    pub fn events(&self) -> broadcast::Sender<Arc<OwnEvent>> {
         self.events.clone()
     }
 

@@ -144,7 +144,7 @@ impl Market {
                     line.trades.pop_front();
                 }
                 line.trades.push_back(trade.clone());
-                self.tell(*place, Topic::Trades, print.seq, &json!({
+                self.tell(*place, Topic::Trades, print.seq, || json!({
                     "channel": "trades", "symbol": of.symbol.to_string(), "seq": print.seq, "trade": trade,
                 }));
             }
@@ -172,15 +172,16 @@ impl Market {
                     let changes = changes(&line.sides[side], &now[side]);
                     changes.iter().map(|level| level_json(of, *level)).collect()
                 };
-                let text = json!({
-                    "channel": "book", "type": "update", "symbol": of.symbol.to_string(),
-                    "prev_seq": line.seq, "seq": seq,
-                    "bids": changed(0), "asks": changed(1), "checksum": checksum(of, &now),
+                self.tell(place, Topic::Book, seq, || {
+                    json!({
+                        "channel": "book", "type": "update", "symbol": of.symbol.to_string(),
+                        "prev_seq": line.seq, "seq": seq,
+                        "bids": changed(0), "asks": changed(1), "checksum": checksum(of, &now),
+                    })
                 });
                 line.sides = now;
                 // The book has stood so since `seq`; what changed nothing in it needs no update.
                 line.seq = seq;
-                self.tell(place, Topic::Book, seq, &text);
             }
             let stats = image.stats(of.id);
             let best = |side: usize| line.sides[side].first().map(|level| level_json(of, *level));
@@ -191,23 +192,30 @@ impl Market {
                 "volume": lots_text(stats.volume, of.lot_decimals), "trades": stats.trades,
             });
             if ticker != line.ticker {
-                let text = json!({ "channel": "ticker", "seq": seq, "ticker": ticker });
+                self.tell(
+                    place,
+                    Topic::Ticker,
+                    seq,
+                    || json!({ "channel": "ticker", "seq": seq, "ticker": ticker }),
+                );
                 line.ticker = ticker;
-                self.tell(place, Topic::Ticker, seq, &text);
             }
             let status = image.state(of.id).map_or("unknown", state_name);
             if status != line.status {
                 line.status = status;
-                let text = json!({
+                self.tell(place, Topic::Status, seq, || json!({
                     "channel": "status", "symbol": of.symbol.to_string(), "seq": seq, "status": status,
-                });
-                self.tell(place, Topic::Status, seq, &text);
+                }));
             }
         }
     }
 
-    fn tell(&self, instrument: usize, topic: Topic, seq: u64, text: &Value) {
-        // Nobody listens: there are snapshots.
+    /// Tells whoever listens; nothing is written for nobody.
+    fn tell(&self, instrument: usize, topic: Topic, seq: u64, text: impl FnOnce() -> Value) {
+        if self.events.receiver_count() == 0 {
+            return;
+        }
+        let text = text();
         let _ = self.events.send(Event { instrument, topic, seq, text: text.to_string().into() });
     }
 

@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, broadcast, oneshot};
 use tower::ServiceExt;
 use types::{Instrument, Symbol};
 
-use crate::account::{Ask, Reply};
+use crate::account::{Ask, OwnEvent, Reply};
 use crate::auth::{Admitted, Keys, Scope, Signed};
 use crate::error::ApiError;
 use crate::market::{Market, Topic};
@@ -52,7 +52,7 @@ pub struct Door {
     /// The node with the accounts.
     pub node: LoopHandle<WebNode>,
     /// By account: its events.
-    pub events: Vec<broadcast::Sender<Arc<str>>>,
+    pub events: Vec<broadcast::Sender<Arc<OwnEvent>>>,
 }
 
 /// Milliseconds since the epoch.

@@ -15,12 +15,12 @@ use axum::extract::ws::{
 };
 use axum::extract::{ConnectInfo, State};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
 use tokio::time::{Instant, interval_at, timeout};
 
-use crate::account::Ask;
+use crate::account::{Ask, OwnEvent};
 use crate::auth::{Admitted, Scope, Signed};
 use crate::error::ApiError;
 use crate::market::{Event, Topic};
@@ -33,6 +33,8 @@ const FIRST: Duration = Duration::from_secs(5);
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// For a message to be written.
 const WRITE_TIME: Duration = Duration::from_secs(10);
+/// Bytes that may wait to be written: all of an account's open orders are one message, some 330 bytes each.
+const WRITE_MAX: usize = 8 * 1_024 * 1_024;
 /// Levels and trades of a snapshot.
 const SNAPSHOT: usize = crate::market::DEPTH;
 /// Private channels.
@@ -48,7 +50,7 @@ pub(crate) async fn upgrade(
         Ok(asked) => asked
             .max_message_size(BODY_MAX)
             .max_frame_size(BODY_MAX)
-            .max_write_buffer_size(4 * BODY_MAX)
+            .max_write_buffer_size(WRITE_MAX)
             .on_upgrade(move |socket| serve(socket, door, from.ip())),
         Err(_) => {
             ApiError::new("bad_field", "this path takes WebSocket connections").into_response()
@@ -69,7 +71,9 @@ async fn send(socket: &mut WebSocket, text: &str) -> Result<(), ()> {
     if matches!(sent, Ok(Ok(()))) { Ok(()) } else { Err(()) }
 }
 
-async fn private_event(of: &mut Option<Receiver<Arc<str>>>) -> Result<Arc<str>, RecvError> {
+async fn private_event(
+    of: &mut Option<Receiver<Arc<OwnEvent>>>,
+) -> Result<Arc<OwnEvent>, RecvError> {
     match of {
         Some(of) => of.recv().await,
         None => std::future::pending().await,
@@ -84,7 +88,7 @@ async fn serve(mut socket: WebSocket, door: Arc<Door>, from: IpAddr) {
         cancels: false,
     };
     let mut events = door.market.events();
-    let mut own: Option<Receiver<Arc<str>>> = None;
+    let mut own: Option<Receiver<Arc<OwnEvent>>> = None;
     let mut beat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     let (mut counter, born) = (0u64, Instant::now());
     let first = tokio::time::sleep(FIRST);
@@ -112,10 +116,10 @@ async fn serve(mut socket: WebSocket, door: Arc<Door>, from: IpAddr) {
                 Err(RecvError::Closed) => Err(()),
             },
             event = private_event(&mut own) => match event {
-                Ok(text) => pass_private(&mut socket, &of, &text).await,
+                Ok(event) => pass_private(&mut socket, &of, &event).await,
                 Err(RecvError::Lagged(_)) => {
                     own = own.as_ref().map(Receiver::resubscribe);
-                    resync_private(&mut socket, &door, &of).await
+                    resync(&mut socket, &door, &of).await
                 }
                 Err(RecvError::Closed) => Err(()),
             },
@@ -144,10 +148,12 @@ fn error(refused: &ApiError) -> String {
     body.to_string()
 }
 
-/// The channel of a private message, which is its first field.
-async fn pass_private(socket: &mut WebSocket, of: &Subscriptions, text: &str) -> Result<(), ()> {
-    let wanted = of.private.iter().any(|name| text.contains(&format!("\"channel\":\"{name}\"")));
-    if wanted { send(socket, text).await } else { Ok(()) }
+async fn pass_private(
+    socket: &mut WebSocket,
+    of: &Subscriptions,
+    event: &OwnEvent,
+) -> Result<(), ()> {
+    if of.private.contains(event.channel) { send(socket, &event.text).await } else { Ok(()) }
 }
 
 async fn pass(socket: &mut WebSocket, of: &Subscriptions, event: &Event) -> Result<(), ()> {
@@ -155,20 +161,16 @@ async fn pass(socket: &mut WebSocket, of: &Subscriptions, event: &Event) -> Resu
     if wanted { send(socket, &event.text).await } else { Ok(()) }
 }
 
+/// Tells a connection that lost updates how things stand on all its channels, or ends it.
 async fn resync(socket: &mut WebSocket, door: &Door, of: &Subscriptions) -> Result<(), ()> {
     let told = json!({ "channel": "resync_required", "reason": "this connection was too slow" });
     send(socket, &told.to_string()).await?;
     for (place, name) in of.topics.clone() {
         snapshot(socket, door, place, name).await?;
     }
-    Ok(())
-}
-
-async fn resync_private(socket: &mut WebSocket, door: &Door, of: &Subscriptions) -> Result<(), ()> {
-    let told = json!({ "channel": "resync_required", "reason": "this connection was too slow" });
-    send(socket, &told.to_string()).await?;
     for name in of.private.clone() {
-        private_snapshot(socket, door, of, name).await?;
+        let account = of.account.map(|admitted| admitted.account).ok_or(())?;
+        private_snapshot(socket, door, account, name).await?.map_err(drop)?;
     }
     Ok(())
 }
@@ -181,24 +183,42 @@ async fn snapshot(socket: &mut WebSocket, door: &Door, place: usize, name: &str)
     }
 }
 
+/// How things stand on a private channel; the account's refusal, of which nothing is told here.
 async fn private_snapshot(
     socket: &mut WebSocket,
     door: &Door,
-    of: &Subscriptions,
+    account: usize,
     name: &str,
-) -> Result<(), ()> {
-    let Some(admitted) = of.account else { return Ok(()) };
+) -> Result<Result<(), ApiError>, ()> {
     let ask = if name == "orders" { Ask::OpenOrders } else { Ask::Fills(100) };
-    let text = match door.ask(admitted.account, ask).await {
-        Some(Ok(Value::Object(mut told))) => {
-            told.insert("channel".into(), name.into());
-            told.insert("type".into(), "snapshot".into());
-            Value::Object(told).to_string()
+    match door.ask(account, ask).await {
+        Some(Ok(mut told)) => {
+            told["channel"] = name.into();
+            told["type"] = "snapshot".into();
+            send(socket, &told.to_string()).await.map(Ok)
         }
-        Some(Err(refused)) => error(&refused),
-        Some(Ok(_)) | None => error(&ApiError::new("session_down", "the session does not answer")),
-    };
-    send(socket, &text).await
+        Some(Err(refused)) => Ok(Err(refused)),
+        None => Ok(Err(ApiError::new("session_down", "the session does not answer"))),
+    }
+}
+
+/// Begins private channels, up to the first whose account refuses.
+async fn begin_private(
+    socket: &mut WebSocket,
+    door: &Door,
+    of: &mut Subscriptions,
+    names: Vec<&'static str>,
+) -> Result<Result<(), ApiError>, ()> {
+    for name in names {
+        let Some(admitted) = of.account else { continue };
+        of.private.insert(name);
+        let begun = private_snapshot(socket, door, admitted.account, name).await?;
+        if begun.is_err() {
+            of.private.remove(name);
+            return Ok(begun);
+        }
+    }
+    Ok(Ok(()))
 }
 
 /// Does what a message asks for.
@@ -207,7 +227,7 @@ async fn take(
     door: &Door,
     from: IpAddr,
     of: &mut Subscriptions,
-    own: &mut Option<Receiver<Arc<str>>>,
+    own: &mut Option<Receiver<Arc<OwnEvent>>>,
     message: &[u8],
 ) -> Result<(), ()> {
     let done = match request::socket_op(message) {
@@ -221,11 +241,7 @@ async fn take(
                         of.topics.insert((place, name));
                         snapshot(socket, door, place, name).await?;
                     }
-                    for name in private {
-                        of.private.insert(name);
-                        private_snapshot(socket, door, of, name).await?;
-                    }
-                    Ok(())
+                    begin_private(socket, door, of, private).await?
                 }
                 Err(refused) => Err(refused),
             }

@@ -337,9 +337,7 @@ def test_a_session_that_is_down_is_asked_again() -> None:
         await session.heard("auth")
         await session.ok()
         await session.heard("subscribe")
-        # The door says so in the place of the snapshot, and ok behind it.
         await session.refuse("session_down")
-        await session.ok()
         assert (await session.heard("subscribe"))["channels"] == ["orders", "fills"]
         await session.ok(
             {"channel": "orders", "type": "snapshot", "seq": 1, "orders": [ORDER]},

@@ -1,10 +1,12 @@
 //! What an account's stream amounts to: orders by number and by name, fills, positions; and how they are told.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use types::{ClOrdId, Price, Side, TimeInForce};
 use wire::ouch;
 
-use super::{Account, CLOSED_MAX, FILLS_MAX};
+use super::{Account, CLOSED_MAX, FILLS_MAX, OwnEvent};
 use crate::decimal::{lots_text, position_text, value_text};
 use crate::error::ApiError;
 use crate::request::{side_name, time_in_force_name};
@@ -152,8 +154,7 @@ impl Account {
                 order.state = State::Filled;
             }
         });
-        let text = json!({ "channel": "fills", "seq": self.seq, "fill": self.fill_json(&fill) });
-        let _ = self.events.send(text.to_string().into());
+        self.publish("fills", || json!({ "fill": self.fill_json(&fill) }));
     }
 
     /// A trade is broken, or corrected to these lots and this price.
@@ -168,22 +169,30 @@ impl Account {
             holding.deal(&fill, 1);
             self.fills.insert(place, fill);
         }
-        let text = json!({
-            "channel": "fills",
-            "seq": self.seq,
-            "broken": match_number.to_string(),
-            "corrected": corrected.map(|fill| self.fill_json(&fill)),
+        self.publish("fills", || {
+            json!({
+                "broken": match_number.to_string(),
+                "corrected": corrected.map(|fill| self.fill_json(&fill)),
+            })
         });
-        let _ = self.events.send(text.to_string().into());
     }
 
     pub(super) fn tell(&self, number: u32) {
         if let Some(order) = self.orders.get(&number) {
-            let text =
-                json!({ "channel": "orders", "seq": self.seq, "order": self.order_json(order) });
-            // Nobody listens: the stream has it.
-            let _ = self.events.send(text.to_string().into());
+            self.publish("orders", || json!({ "order": self.order_json(order) }));
         }
+    }
+
+    /// Tells whoever listens on a channel; nothing is written for nobody.
+    fn publish(&self, channel: &'static str, told: impl FnOnce() -> Value) {
+        if self.events.receiver_count() == 0 {
+            return;
+        }
+        let mut told = told();
+        told["channel"] = channel.into();
+        told["seq"] = self.seq.into();
+        let text = told.to_string();
+        let _ = self.events.send(Arc::new(OwnEvent { channel, text }));
     }
 
     pub(super) fn of_instrument(&self, place: usize) -> (String, u8) {

@@ -455,8 +455,8 @@ class Stream:
         body = wire.mapping(message, "error")
         error = api_error(wire.text(body, "code"), wire.text(body, "message"))
         if error.code in ("session_down", "busy"):
-            # Not the answer: a private channel's snapshot could not be had, and `ok` follows.
-            self._resend(self._subscription(list(PRIVATE), []), _AGAIN)
+            # A private channel could not be begun: it is asked for again, by the same operation.
+            self._resend(self._answered(), _AGAIN)
             return
         if error.code == "timeout":
             raise error
