@@ -191,7 +191,7 @@ pub fn run(args: &DrillArgs) -> Result<(), Failure> {
 }
 
 /// Whom the fault is done to at a time, from 0: everybody in turn who can have it.
-fn target(kind: Kind, site: &Site<'_>, time: usize) -> String {
+fn target(args: &DrillArgs, kind: Kind, site: &Site<'_>, time: usize) -> String {
     let named =
         |role| site.places(role).into_iter().map(|place| site.file.nodes[place].name.clone());
     let (roots, proxies, edges): (Vec<_>, Vec<_>, Vec<_>) = (
@@ -210,6 +210,10 @@ fn target(kind: Kind, site: &Site<'_>, time: usize) -> String {
         Kind::OldDisk => of(&roots, time),
         Kind::DiskFull if time.is_multiple_of(2) => "leader".to_string(),
         Kind::DiskFull => of(&roots, time / 2),
+        // The filter of duplicates is in front of those who hear the feed.
+        Kind::ProgramDetached if !args.planes.contains(&PlaneKind::TcClone) => {
+            if time.is_multiple_of(2) { of(&proxies, time / 2) } else { of(&edges, time / 2) }
+        }
         // Not a root: the first one's clock is the truth, and no root issues itself another certificate.
         Kind::Step | Kind::Revoke if time.is_multiple_of(3) => of(&proxies, time / 3),
         Kind::Step | Kind::Revoke => of(&edges, time),
@@ -263,7 +267,7 @@ fn one(args: &DrillArgs, network: &Network, kind: Kind) -> Result<Row, Failure> 
         std::thread::sleep(WARM);
         let mut struck = Vec::new();
         for time in 0..args.times as usize {
-            let target = target(kind, &site, time);
+            let target = target(args, kind, &site, time);
             // A full disk is found out after a while, and then takes a while to matter.
             let lasts = args.lasts * if kind == Kind::DiskFull { 4 } else { 1 };
             let fault = Fault::now(kind, &target, lasts);
