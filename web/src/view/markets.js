@@ -12,14 +12,21 @@ export class Markets {
     this.select = select;
     $("market-find").addEventListener("input", () => app.frames.mark("markets"));
     $("market-find").addEventListener("keydown", (event) => {
-      if (event.key === "Enter") $("market-rows").querySelector("button")?.click();
+      // Of what is typed, whether it is drawn yet or not.
+      const first = event.key === "Enter" && this.#found()[0];
+      if (first) this.select(first.symbol);
     });
+  }
+
+  /** The markets that the search names, all without one. */
+  #found() {
+    const sought = $("market-find").value.trim().toUpperCase();
+    return this.app.instruments.filter((one) => one.symbol.includes(sought));
   }
 
   render() {
     const { app } = this;
-    const sought = $("market-find").value.trim().toUpperCase();
-    const found = app.instruments.filter((one) => one.symbol.includes(sought));
+    const found = this.#found();
     const shown = found.slice(0, SHOWN_MAX);
     const make = (one) => {
       const made = row(["", "n", "n", "n", ""]);
