@@ -4,7 +4,7 @@
 //! what holds for every session holds here: each request counts once, rates, limits, kill switches, one
 //! session per account. Books, trades and states are those of the public feed, heard like any listener
 //! does ([`market`]). Both live in one node of a [`net::Loop`] ([`node`]); HTTP runs on a thread of its
-//! own ([`server`], [`socket`]) and asks the node by its loop's handle. Requests are signed ([`auth`]);
+//! own ([`server`], `socket`) and asks the node by its loop's handle. Requests are signed ([`auth`]);
 //! what they ask for is read in one place ([`request`]), and every refusal has a code ([`error`]). The trading
 //! page, `web/`, is served beside them.
 

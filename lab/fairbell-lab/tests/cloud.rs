@@ -87,7 +87,7 @@ fn an_edge_killed_and_keys_changed_lose_nothing_and_clocks_keep_their_word() {
 
 #[test]
 fn when_the_root_whose_clock_all_follow_is_away_they_follow_another() {
-    let args = ["--roots", "3", "--duration", "14s", "--fault", "kill:leader@3s+6s"];
+    let args = ["--roots", "3", "--duration", "14s", "--fault", "kill:reference@3s+6s"];
     let Some((document, code, said)) = cloud("reference", &args) else { return };
     exactly_once(&document);
     assert!(document["clock_references"].as_u64().is_some_and(|of| of >= 2), "{document}");

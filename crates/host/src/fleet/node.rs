@@ -1,7 +1,7 @@
 //! One machine of a venue: everything that `cluster.toml` gives a name.
 //!
 //! A machine that is no root asks the group for its keys first, waits until its clock has a bound, and
-//! then runs its proxies and edges ([`super::overlay`]). A root runs its replica and the door of the others.
+//! then runs its proxies and edges (`super::overlay`). A root runs its replica and the door of the others.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};

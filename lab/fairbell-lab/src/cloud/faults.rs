@@ -209,6 +209,7 @@ fn target(site: &Site<'_>, fault: &Fault) -> Result<usize, Failure> {
     match &fault.target[..] {
         _ if fault.kind.is_of_all() || fault.kind == Kind::ZoneLost => Ok(0),
         "leader" => site.leader(),
+        "reference" => site.reference(),
         "next" => {
             let (leader, roots) = (site.leader()?, site.places(NodeRole::Root));
             let at = roots.iter().position(|root| *root == leader).unwrap_or(0);

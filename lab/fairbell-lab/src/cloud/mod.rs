@@ -112,7 +112,7 @@ pub struct CloudArgs {
     pub seed: u64,
     /// Do something to a machine while it trades; again for further ones: KIND:NODE@TIME[+LENGTH],
     /// KIND of kill, pause, cut, cut-out, slow, step, restart, revoke, rotate, old-disk, replace, disk-full,
-    /// zone-lost, lead, upgrade, interface-down, program-detached, xdp-taken, none, NODE also `leader`, of a zone `zone-1` to `zone-3`, of `lead` also `next`
+    /// zone-lost, lead, upgrade, interface-down, program-detached, xdp-taken, none, NODE also `leader` or `reference` (whose clock all follow), of a zone `zone-1` to `zone-3`, of `lead` also `next`
     #[arg(long = "fault", value_name = "FAULT")]
     pub faults: Vec<Fault>,
     /// The program that machines start with, for `upgrade`: scripts/old-binary builds one [default: this one]

@@ -147,14 +147,10 @@ impl Server {
         };
         let tree = self.tree()?;
         let (pool, absent) = self.pool(&tree)?;
+        // Before the probes: what they cost nodes is not the tree's, and later there are none.
+        let before = self.measured();
         let delays = self.measure(&pool, request)?;
-        let fairness = self.fairness();
-        let measured = (fairness.messages >= MEASURED_MIN).then_some(Measured {
-            messages: fairness.messages,
-            p50_ns: fairness.oml_arrival_ns.p50,
-            p99_ns: fairness.oml_arrival_ns.p99,
-            first_ns: fairness.first_arrival_ns.p50,
-        });
+        let measured = before.or_else(|| self.measured());
         let edge_bound = pool.edges.iter().map(|(_, machine)| delays.bound_ns(*machine)).max();
         let wanted = Wanted {
             tree: &tree,
@@ -192,6 +188,17 @@ impl Server {
         lock(&self.planning.last).as_ref().map(|last| format!("plan: {}", summary(&last.report)))
     }
 
+    /// What the observer has measured in its last span; `None` where that is too little.
+    fn measured(&self) -> Option<Measured> {
+        let fairness = self.fairness();
+        (fairness.messages >= MEASURED_MIN).then_some(Measured {
+            messages: fairness.messages,
+            p50_ns: fairness.oml_arrival_ns.p50,
+            p99_ns: fairness.oml_arrival_ns.p99,
+            first_ns: fairness.first_arrival_ns.p50,
+        })
+    }
+
     /// Notes what is measured with a tree that was applied, once that is of it alone.
     fn follow_plan(&self) {
         let waits = |last: &Last| {
@@ -201,21 +208,16 @@ impl Server {
         if !lock(&self.planning.last).as_ref().is_some_and(waits) {
             return;
         }
-        let fairness = self.fairness();
+        let measured = self.measured();
         let changes = self.standing().nodes.tree().changes;
         if let Some(Last { report, applied_at: Some(at) }) = &mut *lock(&self.planning.last)
             && let Some(applied) = &mut report.applied
             && applied.after.is_none()
             && at.elapsed() > AFTER
             && changes + 1 == applied.epoch
-            && fairness.messages >= MEASURED_MIN
+            && measured.is_some()
         {
-            applied.after = Some(Measured {
-                messages: fairness.messages,
-                p50_ns: fairness.oml_arrival_ns.p50,
-                p99_ns: fairness.oml_arrival_ns.p99,
-                first_ns: fairness.first_arrival_ns.p50,
-            });
+            applied.after = measured;
             self.alarms.note("plan", summary(report));
         }
     }
