@@ -9,9 +9,12 @@
 //! were surely within the window, and those that may have been.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use types::{Input, Nanos, Trace, TracePoint};
+
+use super::plan::Measured;
 
 /// Time that the figures are of, ns.
 pub const SPAN_NS: u64 = 10 * Nanos::SECOND;
@@ -167,6 +170,11 @@ impl Observer {
         }
     }
 
+    /// When it was last settled, ns of the root's clock.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
     /// Settles what is complete at `now`, of the receivers that are expected.
     pub fn settle(&mut self, now: Nanos, expected: &BTreeSet<u16>) {
         let (outcomes, incomplete) = (&mut self.outcomes, &mut self.incomplete);
@@ -270,6 +278,21 @@ impl Observer {
         }
     }
 
+    /// What datagrams of the last span took to arrive that were not sent in a span `without`, ns of the
+    /// observer's clock ([`Observer::now`]).
+    pub fn ways(&self, without: &[Range<u64>]) -> Measured {
+        let sent_outside = |of: &&Outcome| !without.iter().any(|span| span.contains(&of.sent));
+        let all = || self.outcomes.iter().filter(sent_outside);
+        let first = Spread::of(all().map(|of| of.first_arrival.saturating_sub(of.sent)).collect());
+        let last = Spread::of(all().map(|of| of.last_arrival.saturating_sub(of.sent)).collect());
+        Measured {
+            messages: all().count() as u64,
+            p50_ns: last.p50,
+            p99_ns: last.p99,
+            first_ns: first.p50,
+        }
+    }
+
     fn inbound(&self, uncertainty_ns: u64) -> Inbound {
         let inverted = |of: &&Order| of.inverted_ns > 0;
         let surely = |of: &&Order| of.inverted_ns > uncertainty_ns;
@@ -321,6 +344,27 @@ mod tests {
             observer.observe(Observation(1, *node, id, BASE + at + 50));
             observer.observe(Observation(2, *node, id, BASE + at + after));
         }
+    }
+
+    #[test]
+    fn ways_are_those_of_datagrams_sent_outside_of_the_spans_left_out() {
+        let mut observer = Observer::default();
+        for (id, at) in [(1, 0), (2, 1_000), (3, 2_000)] {
+            let way = if id == 2 { 700 } else { 50 };
+            observer.observe(Observation(0, 0, id, BASE + at));
+            for node in [7, 8] {
+                observer.observe(Observation(1, node, id, BASE + at + way * u64::from(node - 6)));
+                observer.observe(Observation(2, node, id, BASE + at + 5_000));
+            }
+        }
+        settled(&mut observer, 9_000, &[7, 8]);
+        assert_eq!(observer.now(), BASE + 9_000);
+        let figures = |of: Measured| (of.messages, of.first_ns, of.p50_ns, of.p99_ns);
+        assert_eq!(figures(observer.ways(&[])), (3, 50, 100, 1_400));
+        let probed = BASE + 1_000..BASE + 2_000;
+        assert_eq!(figures(observer.ways(std::slice::from_ref(&probed))), (2, 50, 100, 100));
+        let all = [probed, 0..BASE + 1_000, BASE + 2_000..u64::MAX];
+        assert_eq!(figures(observer.ways(&all)), (0, 0, 0, 0));
     }
 
     #[test]

@@ -588,7 +588,8 @@ impl<'a> Site<'a> {
     /// No root answers, or nobody follows any yet.
     pub fn reference(&self) -> Result<usize, Failure> {
         let standing = self.standing_of(ShardId(0))?;
-        let newest = standing.up.iter().map(|sample| sample.health.follows).max_by_key(|of| of.epoch);
+        let newest =
+            standing.up.iter().map(|sample| sample.health.follows).max_by_key(|of| of.epoch);
         let place = newest.and_then(|of| usize::from(of.number).checked_sub(1));
         place.ok_or_else(|| Failure::Run("the clocks have no reference".to_string()))
     }

@@ -47,6 +47,9 @@ pub struct Wanted<'a> {
     pub subtree: Option<NodeId>,
     /// What the observer measured with the present tree.
     pub measured: Option<Measured>,
+    /// What the plans of the last minutes found that nodes take for a hop, ns: see
+    /// [`super::PlanReport::node_ns`].
+    pub earlier_node_ns: &'a [f64],
     /// Clocks of the root and an edge differ by so much at most, ns.
     pub uncertainty_ns: u64,
 }
@@ -69,8 +72,21 @@ pub struct Forest {
     pub trees: Vec<Candidate>,
     /// The best one that can be, beside the present one.
     pub verdict: VerdictLine,
+    /// What nodes take for a hop beyond what probes do by this measurement alone, ns; `None` where nothing was
+    /// measured.
+    pub own_node_ns: Option<f64>,
     /// See [`super::PlanReport::node_ns`].
     pub node_ns: f64,
+}
+
+/// The middle one, or the mean of the middle two; 0 of none.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match (values.len() / 2, values.len() % 2) {
+        (0, 0) => 0.0,
+        (at, 0) => f64::midpoint(values[at - 1], values[at]),
+        (at, _) => values[at],
+    }
 }
 
 /// Ways of messages through a tree of this topology, of whose leaves only some are looked at.
@@ -208,11 +224,15 @@ impl Wanted<'_> {
         // edge, which a straggler changes little, says what nodes take.
         let to_first =
             predict(&play_to_first(&ways, &problem.vms(&present), &probes, &how), self.seed);
-        let node_ns = self.measured.filter(|_| usable).map_or(0.0, |measured| {
+        let own_node_ns = self.measured.filter(|_| usable).map(|measured| {
             let last = measured.p50_ns as f64 - by_probes.p50_ns;
             let first = measured.first_ns as f64 - to_first.p50_ns;
             (if last >= 0.0 { last } else { first.max(0.0) }) / ways.depth() as f64
         });
+        // With a straggler in the tree it is the small difference of two large times: what was found before
+        // it was one is as good, or better.
+        let found = self.earlier_node_ns.iter().copied().chain(own_node_ns);
+        let node_ns = median(found.collect());
         let shape = |routes: &Routes, fanout: usize| (routes.depth(), fanout);
         let predicted = |played: &[Vec<i64>], depth: usize| {
             let by = predict(played, self.seed);
@@ -248,7 +268,7 @@ impl Wanted<'_> {
         }
         let p50 = |of: &Candidate| of.line.predicted.p50_ns;
         trees.sort_by(|a, b| p50(a).total_cmp(&p50(b)));
-        Ok(Forest { trees, verdict, node_ns })
+        Ok(Forest { trees, verdict, own_node_ns, node_ns })
     }
 
     /// The best tree that can be, by the probes that trees are chosen by, judged by the others.
@@ -421,6 +441,15 @@ mod tests {
     }
 
     fn grown(slow: u16, subtree: Option<u16>, measured_p50: Option<u64>) -> Forest {
+        grown_after(&[], slow, subtree, measured_p50)
+    }
+
+    fn grown_after(
+        earlier_node_ns: &[f64],
+        slow: u16,
+        subtree: Option<u16>,
+        measured_p50: Option<u64>,
+    ) -> Forest {
         let (tree, pool, delays) = measured(slow, 1);
         let settings = PlanSettings::default();
         let measured = measured_p50.map(|p50_ns| Measured {
@@ -437,6 +466,7 @@ mod tests {
             seed: 1,
             subtree: subtree.map(NodeId),
             measured,
+            earlier_node_ns,
             uncertainty_ns: 1_800,
         };
         wanted.grow().expect("a forest")
@@ -484,6 +514,21 @@ mod tests {
     }
 
     #[test]
+    fn what_earlier_plans_found_of_nodes_outvotes_one_measurement() {
+        let alone = grown(3, None, Some(700_000));
+        let own = alone.own_node_ns.expect("measured");
+        assert_eq!(alone.node_ns, own);
+        let forest = grown_after(&[own + 5_000.0, own + 9_000.0], 3, None, Some(700_000));
+        assert_eq!((forest.own_node_ns, forest.node_ns), (Some(own), own + 5_000.0));
+        let gained = |of: &Forest| of.trees[0].line.predicted.p50_ns;
+        let hops = alone.trees[0].line.depth as f64;
+        assert!((gained(&forest) - gained(&alone) - 5_000.0 * hops).abs() < 1.0, "{forest:?}");
+        // Nothing measured now: those of before alone.
+        let forest = grown_after(&[3_000.0, 1_000.0], 3, None, None);
+        assert_eq!((forest.own_node_ns, forest.node_ns), (None, 2_000.0));
+    }
+
+    #[test]
     fn where_repairs_are_quicker_than_the_tree_the_way_to_the_first_edge_calibrates() {
         // By probes 100 us and some to the first edge, 500 to the last, of which 300 are measured.
         let forest = grown(3, None, Some(300_000));
@@ -513,6 +558,7 @@ mod tests {
             seed: 1,
             subtree: Some(NodeId(6)),
             measured: None,
+            earlier_node_ns: &[],
             uncertainty_ns: 0,
         };
         assert!(wanted.grow().expect_err("it stands by").contains("no place"));
@@ -533,6 +579,7 @@ mod tests {
             seed: 1,
             subtree: None,
             measured: None,
+            earlier_node_ns: &[],
             uncertainty_ns: 0,
         };
         let made = |layers: &[usize]| Topology::from_layers(layers).expect("a tree");

@@ -304,8 +304,8 @@ pub struct PlanReport {
     /// Trees, the one that is predicted to be quickest first.
     pub trees: Vec<TreeLine>,
     /// What nodes take for a hop beyond what probes do, ns: measured with the present tree less what its
-    /// probes say, or, where repairs are quicker than the tree, the same to the first arrival. 0 where nothing
-    /// was measured.
+    /// probes say, or, where repairs are quicker than the tree, the same to the first arrival. Of this plan and
+    /// those of the last ten minutes the median; 0 where nothing was measured.
     pub node_ns: f64,
     /// The best tree that can be the next epoch, beside the present one.
     pub verdict: VerdictLine,

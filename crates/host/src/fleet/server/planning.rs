@@ -1,6 +1,7 @@
 //! Plans of the tree: measured, made, applied, and compared with what came of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -41,6 +42,40 @@ pub(super) struct Planning {
     /// The job under way, and how many there were.
     job: Mutex<(u64, Option<Measuring>)>,
     last: Mutex<Option<Last>>,
+    calibration: Mutex<Calibration>,
+}
+
+/// What plans find of the time that nodes take.
+#[derive(Default)]
+struct Calibration {
+    /// When there were probes, ns of the observer's clock: what datagrams took then is not the tree's alone.
+    probed: VecDeque<Range<u64>>,
+    /// What plans found that nodes take for a hop, ns, and when.
+    node_ns: VecDeque<(Instant, f64)>,
+}
+
+/// Plans whose calibration counts in the next one, and for how long.
+const CALIBRATIONS: usize = 9;
+/// See [`CALIBRATIONS`].
+const CALIBRATED: Duration = Duration::from_secs(600);
+
+impl Calibration {
+    fn note_probes(&mut self, span: Range<u64>) {
+        self.probed.retain(|of| of.end.saturating_add(2 * SPAN_NS) > span.start);
+        self.probed.push_back(span);
+    }
+
+    fn note_node(&mut self, node_ns: f64) {
+        self.node_ns.push_back((Instant::now(), node_ns));
+        if self.node_ns.len() > CALIBRATIONS {
+            self.node_ns.pop_front();
+        }
+    }
+
+    fn recent(&self) -> Vec<f64> {
+        let recent = self.node_ns.iter().filter(|(at, _)| at.elapsed() < CALIBRATED);
+        recent.map(|(_, node_ns)| *node_ns).collect()
+    }
 }
 
 /// A machine whose clock is ahead of this one's by more may not say what the last plan was, ns.
@@ -149,7 +184,13 @@ impl Server {
         let (pool, absent) = self.pool(&tree)?;
         // Before the probes: what they cost nodes is not the tree's, and later there are none.
         let before = self.measured();
+        let since = lock(&self.observer).of.now();
         let delays = self.measure(&pool, request)?;
+        let earlier_node_ns = {
+            let mut calibration = lock(&self.planning.calibration);
+            calibration.note_probes(since..lock(&self.observer).of.now());
+            calibration.recent()
+        };
         let measured = before.or_else(|| self.measured());
         let edge_bound = pool.edges.iter().map(|(_, machine)| delays.bound_ns(*machine)).max();
         let wanted = Wanted {
@@ -160,9 +201,13 @@ impl Server {
             seed: request.seed,
             subtree,
             measured,
+            earlier_node_ns: &earlier_node_ns,
             uncertainty_ns: delays.bound_ns(pool.root).saturating_add(edge_bound.unwrap_or(0)),
         };
         let forest = wanted.grow().map_err(|why| (why, false))?;
+        if let Some(node_ns) = forest.own_node_ns {
+            lock(&self.planning.calibration).note_node(node_ns);
+        }
         let mut report = self.report(&wanted, &forest, absent);
         if request.apply || !request.strategy.is_empty() {
             self.apply(request, &tree, &forest, measured, &mut report)?;
@@ -188,15 +233,12 @@ impl Server {
         lock(&self.planning.last).as_ref().map(|last| format!("plan: {}", summary(&last.report)))
     }
 
-    /// What the observer has measured in its last span; `None` where that is too little.
+    /// What the observer has measured in its last span while nobody probed; `None` where that is too little.
     fn measured(&self) -> Option<Measured> {
-        let fairness = self.fairness();
-        (fairness.messages >= MEASURED_MIN).then_some(Measured {
-            messages: fairness.messages,
-            p50_ns: fairness.oml_arrival_ns.p50,
-            p99_ns: fairness.oml_arrival_ns.p99,
-            first_ns: fairness.first_arrival_ns.p50,
-        })
+        let probed: Vec<Range<u64>> =
+            lock(&self.planning.calibration).probed.iter().cloned().collect();
+        let measured = lock(&self.observer).of.ways(&probed);
+        (measured.messages >= MEASURED_MIN).then_some(measured)
     }
 
     /// Notes what is measured with a tree that was applied, once that is of it alone.
