@@ -572,9 +572,6 @@ impl Io {
         kinds: &[PlaneKind],
         told: &mut dyn FnMut(&str),
     ) -> Result<(), PlaneError> {
-        if let [PlaneKind::Udp] = kinds {
-            return Ok(());
-        }
         for (index, udp) in (0..).zip(&mut self.udp) {
             let Some(udp) = udp.as_mut().filter(|udp| udp.channel.shard().is_some()) else {
                 continue;

@@ -5,7 +5,7 @@
 //! there is nothing more at the moment. What a plane can't do itself goes through the socket that it
 //! stands beside, in the same order.
 //!
-//! - `udp`: a system call for each datagram.
+//! - `udp`: what a turn sends leaves by one system call for up to 32 datagrams.
 //! - `tc-clone`: one system call for all copies of a datagram; a program at the egress of the interface
 //!   clones it and writes into each clone what is its receiver's own ([`COPIES_DIFFER_AT_MOST`]).
 //! - `af_xdp`: frames are built here and put into the interface's ring, up to 32 of them by a system call.
@@ -27,6 +27,7 @@ mod egress;
 mod filter;
 mod frames;
 mod memory;
+mod outbox;
 mod receivers;
 mod table;
 mod template;
@@ -45,6 +46,7 @@ pub use filter::{
     WINDOW, interfaces_to,
 };
 use frames::FramePlane;
+use outbox::Outbox;
 use xsk::Xsk;
 
 /// Bytes at the start and at the end of a datagram that may differ between copies that are cloned.
@@ -202,7 +204,7 @@ pub struct DataPlane {
 }
 
 enum Plane {
-    Udp(PlaneFigures),
+    Udp(Outbox),
     TcClone(Box<TcClone>),
     AfXdp(Box<FramePlane<Xsk>>),
     #[cfg(feature = "dpdk")]
@@ -220,7 +222,7 @@ impl DataPlane {
         peers: &[SocketAddr],
     ) -> Result<DataPlane, PlaneError> {
         let plane = match kind {
-            PlaneKind::Udp => Plane::Udp(PlaneFigures::default()),
+            PlaneKind::Udp => Plane::Udp(Outbox::default()),
             PlaneKind::TcClone => Plane::TcClone(Box::new(TcClone::open(socket, peers)?)),
             PlaneKind::AfXdp => Plane::AfXdp(Box::new(FramePlane::open(socket, peers)?)),
             #[cfg(feature = "dpdk")]
@@ -276,7 +278,7 @@ impl DataPlane {
     /// The socket's: about this datagram or, where earlier ones had waited, about one of those.
     pub fn send(&mut self, socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
         match &mut self.plane {
-            Plane::Udp(figures) => clone::by_socket(figures, socket, to, bytes),
+            Plane::Udp(outbox) => outbox.send(socket, to, bytes),
             Plane::TcClone(plane) => plane.send(socket, to, bytes),
             Plane::AfXdp(plane) => plane.send(socket, to, bytes),
             #[cfg(feature = "dpdk")]
@@ -290,7 +292,7 @@ impl DataPlane {
     /// As [`DataPlane::send`].
     pub fn flush(&mut self, socket: &UdpSocket) -> io::Result<()> {
         match &mut self.plane {
-            Plane::Udp(_) => Ok(()),
+            Plane::Udp(outbox) => outbox.flush(socket),
             Plane::TcClone(plane) => plane.flush(socket),
             Plane::AfXdp(plane) => plane.flush(socket),
             #[cfg(feature = "dpdk")]
@@ -301,7 +303,7 @@ impl DataPlane {
     /// What it did so far.
     pub fn figures(&self) -> PlaneFigures {
         match &self.plane {
-            Plane::Udp(figures) => *figures,
+            Plane::Udp(outbox) => outbox.figures(),
             Plane::TcClone(plane) => plane.figures(),
             Plane::AfXdp(plane) => plane.figures(),
             #[cfg(feature = "dpdk")]

@@ -59,7 +59,7 @@ impl Player {
     /// The call that it makes.
     pub fn bare(self) -> Option<Player> {
         match self {
-            Player::Plane(PlaneKind::Udp) => Some(Player::Sendto),
+            Player::Plane(PlaneKind::Udp) => Some(Player::Batched),
             Player::Plane(PlaneKind::TcClone) => Some(Player::BareClone),
             Player::Plane(PlaneKind::AfXdp) => Some(Player::BareXdp),
             #[cfg(feature = "dpdk")]

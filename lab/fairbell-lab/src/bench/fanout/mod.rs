@@ -429,6 +429,7 @@ mod tests {
             size: 128,
             played: vec![
                 played(Player::Sendto, 1_000.0),
+                played(Player::Batched, 1_000.0),
                 played(Player::Plane(PlaneKind::Udp), 1_010.0),
                 played(Player::BareClone, 400.0),
                 played(Player::Plane(PlaneKind::TcClone), clone),
