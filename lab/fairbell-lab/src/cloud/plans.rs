@@ -262,6 +262,8 @@ fn work(
     let (mut done, mut seed) = (Done::default(), args.seed);
     std::thread::sleep(SETTLED);
     for _ in 0..args.null {
+        // What is measured while a plan is made says nothing of the tree.
+        std::thread::sleep(4 * AGAIN);
         done.null.push(planned(site, seed, "")?);
         seed += 1;
     }

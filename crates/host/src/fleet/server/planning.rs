@@ -48,8 +48,9 @@ pub(super) struct Planning {
 /// What plans find of the time that nodes take.
 #[derive(Default)]
 struct Calibration {
-    /// When there were probes, ns of the observer's clock: what datagrams took then is not the tree's alone.
-    probed: VecDeque<Range<u64>>,
+    /// When plans were made, ns of the observer's clock: probes and the search take processors' time, so what
+    /// datagrams took then is not the tree's alone.
+    planned: VecDeque<Range<u64>>,
     /// What plans found that nodes take for a hop, ns, and when.
     node_ns: VecDeque<(Instant, f64)>,
 }
@@ -60,9 +61,9 @@ const CALIBRATIONS: usize = 9;
 const CALIBRATED: Duration = Duration::from_secs(600);
 
 impl Calibration {
-    fn note_probes(&mut self, span: Range<u64>) {
-        self.probed.retain(|of| of.end.saturating_add(2 * SPAN_NS) > span.start);
-        self.probed.push_back(span);
+    fn note_plan(&mut self, span: Range<u64>) {
+        self.planned.retain(|of| of.end.saturating_add(2 * SPAN_NS) > span.start);
+        self.planned.push_back(span);
     }
 
     fn note_node(&mut self, node_ns: f64) {
@@ -153,12 +154,19 @@ impl Planning {
 }
 
 /// Ends a plan, however it ended.
-struct Busy<'a>(&'a Planning);
+struct Busy<'a> {
+    of: &'a Server,
+    /// When it began, ns of the observer's clock.
+    since: u64,
+}
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        lock(&self.0.job).1 = None;
-        self.0.busy.store(false, Ordering::Release);
+        let planning = &self.of.planning;
+        lock(&planning.job).1 = None;
+        let until = lock(&self.of.observer).of.now();
+        lock(&planning.calibration).note_plan(self.since..until);
+        planning.busy.store(false, Ordering::Release);
     }
 }
 
@@ -174,7 +182,7 @@ impl Server {
         if self.planning.busy.swap(true, Ordering::AcqRel) {
             return Err(("another plan is being made: again in a moment".to_string(), false));
         }
-        let _busy = Busy(&self.planning);
+        let _busy = Busy { of: self, since: lock(&self.observer).of.now() };
         let begun = Instant::now();
         let subtree = match &request.subtree[..] {
             "" => None,
@@ -182,16 +190,10 @@ impl Server {
         };
         let tree = self.tree()?;
         let (pool, absent) = self.pool(&tree)?;
-        // Before the probes: what they cost nodes is not the tree's, and later there are none.
-        let before = self.measured();
-        let since = lock(&self.observer).of.now();
+        // Before the probes: what they cost nodes is not the tree's.
+        let measured = self.measured();
+        let earlier_node_ns = lock(&self.planning.calibration).recent();
         let delays = self.measure(&pool, request)?;
-        let earlier_node_ns = {
-            let mut calibration = lock(&self.planning.calibration);
-            calibration.note_probes(since..lock(&self.observer).of.now());
-            calibration.recent()
-        };
-        let measured = before.or_else(|| self.measured());
         let edge_bound = pool.edges.iter().map(|(_, machine)| delays.bound_ns(*machine)).max();
         let wanted = Wanted {
             tree: &tree,
@@ -233,11 +235,11 @@ impl Server {
         lock(&self.planning.last).as_ref().map(|last| format!("plan: {}", summary(&last.report)))
     }
 
-    /// What the observer has measured in its last span while nobody probed; `None` where that is too little.
+    /// What the observer has measured in its last span while no plan was made; `None` where that is too little.
     fn measured(&self) -> Option<Measured> {
-        let probed: Vec<Range<u64>> =
-            lock(&self.planning.calibration).probed.iter().cloned().collect();
-        let measured = lock(&self.observer).of.ways(&probed);
+        let planned: Vec<Range<u64>> =
+            lock(&self.planning.calibration).planned.iter().cloned().collect();
+        let measured = lock(&self.observer).of.ways(&planned);
         (measured.messages >= MEASURED_MIN).then_some(measured)
     }
 
