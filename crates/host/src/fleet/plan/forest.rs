@@ -47,9 +47,9 @@ pub struct Wanted<'a> {
     pub subtree: Option<NodeId>,
     /// What the observer measured with the present tree.
     pub measured: Option<Measured>,
-    /// What the plans of the last minutes found that nodes take for a hop, ns: see
-    /// [`super::PlanReport::node_ns`].
-    pub earlier_node_ns: &'a [f64],
+    /// What plans of the last minutes that found no straggler measured of nodes, ns a hop: with one in the tree it
+    /// is the small difference of two large times.
+    pub calm_node_ns: &'a [f64],
     /// Clocks of the root and an edge differ by so much at most, ns.
     pub uncertainty_ns: u64,
 }
@@ -72,9 +72,9 @@ pub struct Forest {
     pub trees: Vec<Candidate>,
     /// The best one that can be, beside the present one.
     pub verdict: VerdictLine,
-    /// What nodes take for a hop beyond what probes do by this measurement alone, ns; `None` where nothing was
-    /// measured.
-    pub own_node_ns: Option<f64>,
+    /// What was measured of nodes with a tree that has no straggler, ns a hop: below 0 where probes, which load
+    /// the machines, took longer than datagrams. `None` where nothing was measured or the tree is to change.
+    pub calm_node_ns: Option<f64>,
     /// See [`super::PlanReport::node_ns`].
     pub node_ns: f64,
 }
@@ -224,15 +224,22 @@ impl Wanted<'_> {
         // edge, which a straggler changes little, says what nodes take.
         let to_first =
             predict(&play_to_first(&ways, &problem.vms(&present), &probes, &how), self.seed);
-        let own_node_ns = self.measured.filter(|_| usable).map(|measured| {
+        let last_ns = self.measured.filter(|_| usable).map(|measured| {
             let last = measured.p50_ns as f64 - by_probes.p50_ns;
             let first = measured.first_ns as f64 - to_first.p50_ns;
-            (if last >= 0.0 { last } else { first.max(0.0) }) / ways.depth() as f64
+            (last / ways.depth() as f64, first / ways.depth() as f64)
         });
-        // With a straggler in the tree it is the small difference of two large times: what was found before
-        // it was one is as good, or better.
-        let found = self.earlier_node_ns.iter().copied().chain(own_node_ns);
-        let node_ns = median(found.collect());
+        let node_ns = match (self.calm_node_ns, last_ns) {
+            ([], None) => 0.0,
+            ([], Some((last, first))) => {
+                if last >= 0.0 {
+                    last
+                } else {
+                    first.max(0.0)
+                }
+            }
+            (calm, _) => median(calm.to_vec()),
+        };
         let shape = |routes: &Routes, fanout: usize| (routes.depth(), fanout);
         let predicted = |played: &[Vec<i64>], depth: usize| {
             let by = predict(played, self.seed);
@@ -268,7 +275,8 @@ impl Wanted<'_> {
         }
         let p50 = |of: &Candidate| of.line.predicted.p50_ns;
         trees.sort_by(|a, b| p50(a).total_cmp(&p50(b)));
-        Ok(Forest { trees, verdict, own_node_ns, node_ns })
+        let calm_node_ns = last_ns.map(|(last, _)| last).filter(|_| !verdict.counts);
+        Ok(Forest { trees, verdict, calm_node_ns, node_ns })
     }
 
     /// The best tree that can be, by the probes that trees are chosen by, judged by the others.
@@ -445,7 +453,7 @@ mod tests {
     }
 
     fn grown_after(
-        earlier_node_ns: &[f64],
+        calm_node_ns: &[f64],
         slow: u16,
         subtree: Option<u16>,
         measured_p50: Option<u64>,
@@ -466,7 +474,7 @@ mod tests {
             seed: 1,
             subtree: subtree.map(NodeId),
             measured,
-            earlier_node_ns,
+            calm_node_ns,
             uncertainty_ns: 1_800,
         };
         wanted.grow().expect("a forest")
@@ -514,18 +522,27 @@ mod tests {
     }
 
     #[test]
-    fn what_earlier_plans_found_of_nodes_outvotes_one_measurement() {
+    fn what_calm_plans_found_of_nodes_outvotes_a_measurement_with_a_straggler() {
         let alone = grown(3, None, Some(700_000));
-        let own = alone.own_node_ns.expect("measured");
-        assert_eq!(alone.node_ns, own);
-        let forest = grown_after(&[own + 5_000.0, own + 9_000.0], 3, None, Some(700_000));
-        assert_eq!((forest.own_node_ns, forest.node_ns), (Some(own), own + 5_000.0));
-        let gained = |of: &Forest| of.trees[0].line.predicted.p50_ns;
-        let hops = alone.trees[0].line.depth as f64;
-        assert!((gained(&forest) - gained(&alone) - 5_000.0 * hops).abs() < 1.0, "{forest:?}");
+        assert!(alone.verdict.counts && alone.calm_node_ns.is_none());
+        let forest = grown_after(&[9_000.0, -4_000.0, 5_000.0], 3, None, Some(700_000));
+        assert_eq!((forest.calm_node_ns, forest.node_ns), (None, 5_000.0));
+        let best = |of: &Forest| of.trees[0].line.clone();
+        let fewer = (alone.node_ns - 5_000.0) * best(&alone).depth as f64;
+        let gained = best(&alone).predicted.p50_ns - best(&forest).predicted.p50_ns;
+        assert!((gained - fewer).abs() < 1.0, "{gained} {fewer}");
         // Nothing measured now: those of before alone.
-        let forest = grown_after(&[3_000.0, 1_000.0], 3, None, None);
-        assert_eq!((forest.own_node_ns, forest.node_ns), (None, 2_000.0));
+        assert_eq!(grown_after(&[3_000.0, 1_000.0], 3, None, None).node_ns, 2_000.0);
+        // Without a straggler the next ones hear of it, also where probes took longer than datagrams.
+        let present = |of: &Forest| {
+            let found = of.trees.iter().find(|tree| tree.line.strategy == "PRESENT");
+            found.expect("it is among them").line.predicted.p50_ns
+        };
+        let probed = present(&grown(0, None, None));
+        for more in [12_000.0, -8_000.0] {
+            let calm = grown(0, None, Some((probed + more) as u64)).calm_node_ns;
+            assert!(calm.is_some_and(|ns| (2.0 * ns - more).abs() < 1.0), "{calm:?} {more}");
+        }
     }
 
     #[test]
@@ -558,7 +575,7 @@ mod tests {
             seed: 1,
             subtree: Some(NodeId(6)),
             measured: None,
-            earlier_node_ns: &[],
+            calm_node_ns: &[],
             uncertainty_ns: 0,
         };
         assert!(wanted.grow().expect_err("it stands by").contains("no place"));
@@ -579,7 +596,7 @@ mod tests {
             seed: 1,
             subtree: None,
             measured: None,
-            earlier_node_ns: &[],
+            calm_node_ns: &[],
             uncertainty_ns: 0,
         };
         let made = |layers: &[usize]| Topology::from_layers(layers).expect("a tree");

@@ -210,8 +210,8 @@ impl Predicted {
     /// By probes, with what the nodes themselves take, and what clocks leave open.
     fn of(by: &Prediction, nodes_ns: f64, uncertainty_ns: f64) -> Predicted {
         Predicted {
-            p50_ns: by.p50_ns + nodes_ns,
-            p90_ns: by.p90_ns + nodes_ns,
+            p50_ns: (by.p50_ns + nodes_ns).max(0.0),
+            p90_ns: (by.p90_ns + nodes_ns).max(0.0),
             low_ns: by.low_ns + nodes_ns - uncertainty_ns,
             high_ns: by.high_ns + nodes_ns + uncertainty_ns,
             incomplete: by.incomplete,
@@ -304,8 +304,9 @@ pub struct PlanReport {
     /// Trees, the one that is predicted to be quickest first.
     pub trees: Vec<TreeLine>,
     /// What nodes take for a hop beyond what probes do, ns: measured with the present tree less what its
-    /// probes say, or, where repairs are quicker than the tree, the same to the first arrival. Of this plan and
-    /// those of the last ten minutes the median; 0 where nothing was measured.
+    /// probes say. The median of the last ten minutes' plans that found no straggler; below 0 where probes, which
+    /// load the machines, take longer than datagrams. Without such plans this one's, where repairs are quicker than
+    /// the tree by the first arrival; 0 where nothing was measured.
     pub node_ns: f64,
     /// The best tree that can be the next epoch, beside the present one.
     pub verdict: VerdictLine,

@@ -51,7 +51,7 @@ struct Calibration {
     /// When plans were made, ns of the observer's clock: probes and the search take processors' time, so what
     /// datagrams took then is not the tree's alone.
     planned: VecDeque<Range<u64>>,
-    /// What plans found that nodes take for a hop, ns, and when.
+    /// What plans that found no straggler measured of nodes, ns a hop, and when.
     node_ns: VecDeque<(Instant, f64)>,
 }
 
@@ -192,7 +192,7 @@ impl Server {
         let (pool, absent) = self.pool(&tree)?;
         // Before the probes: what they cost nodes is not the tree's.
         let measured = self.measured();
-        let earlier_node_ns = lock(&self.planning.calibration).recent();
+        let calm_node_ns = lock(&self.planning.calibration).recent();
         let delays = self.measure(&pool, request)?;
         let edge_bound = pool.edges.iter().map(|(_, machine)| delays.bound_ns(*machine)).max();
         let wanted = Wanted {
@@ -203,11 +203,11 @@ impl Server {
             seed: request.seed,
             subtree,
             measured,
-            earlier_node_ns: &earlier_node_ns,
+            calm_node_ns: &calm_node_ns,
             uncertainty_ns: delays.bound_ns(pool.root).saturating_add(edge_bound.unwrap_or(0)),
         };
         let forest = wanted.grow().map_err(|why| (why, false))?;
-        if let Some(node_ns) = forest.own_node_ns {
+        if let Some(node_ns) = forest.calm_node_ns {
             lock(&self.planning.calibration).note_node(node_ns);
         }
         let mut report = self.report(&wanted, &forest, absent);
