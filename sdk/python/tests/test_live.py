@@ -279,7 +279,8 @@ def test_broken_connections_lose_nothing(fairbell_exchange: LocalExchange) -> No
             for symbol in SYMBOLS:
                 await stream.book(symbol)
             cuts, rng = 0, random.Random(seed)
-            while cuts < 4:
+            # On a slow machine the first round may be cut so often that nothing trades in it.
+            while cuts < 4 or not await direct.fills(1):
                 working = asyncio.create_task(churn([one, two], rng, 40))
                 while not working.done():
                     await asyncio.sleep(0.2)

@@ -92,8 +92,12 @@ class Book:
         self.symbol = symbol
         self.seq = 0
         """Number of the feed's message that the book stands after."""
+        self.time_ns: int | None = None
+        """Time of that message, ns since midnight UTC; ``None``: it was not told."""
         self.ready = False
         """A snapshot has come, and nothing is missing behind it."""
+        self.changes: tuple[tuple[Level, ...], tuple[Level, ...]] = ((), ())
+        """Bids and asks of the last message that was applied: absolute quantities, 0 of a level that went."""
         self._bids = _Half(best_is_high=True)
         self._asks = _Half(best_is_high=False)
 
@@ -128,7 +132,8 @@ class Book:
     def copy(self) -> Book:
         """A book that stays as this one is now."""
         copied = Book(self.symbol)
-        copied.seq, copied.ready = self.seq, self.ready
+        copied.seq, copied.time_ns, copied.ready = self.seq, self.time_ns, self.ready
+        copied.changes = self.changes
         for of, to in ((self._bids, copied._bids), (self._asks, copied._asks)):
             to.prices, to.qty = list(of.prices), dict(of.qty)
         return copied
@@ -169,7 +174,10 @@ class Book:
         if symbol != self.symbol:
             raise ProtocolError(f"symbol: {self.symbol} expected, got {symbol[:80]!r}")
         seq, due = wire.integer(message, "seq"), wire.integer(message, "checksum")
-        sides = [[models.level(of) for of in wire.array(message, side)] for side in ("bids", "asks")]
+        time_ns = None if message.get("time_ns") is None else wire.integer(message, "time_ns")
+        bids, asks = (
+            tuple(models.level(of) for of in wire.array(message, side)) for side in ("bids", "asks")
+        )
         if kind == "snapshot":
             self._bids, self._asks = _Half(best_is_high=True), _Half(best_is_high=False)
             done = Applied.SNAPSHOT
@@ -183,10 +191,10 @@ class Book:
             done = Applied.UPDATE
         else:
             raise ProtocolError(f"type: snapshot or update expected, got {kind[:80]!r}")
-        for half, levels in zip((self._bids, self._asks), sides, strict=True):
+        for half, levels in zip((self._bids, self._asks), (bids, asks), strict=True):
             for level in levels:
                 half.set(level)
         if check and self.checksum() != due:
             raise ChecksumMismatch(f"{symbol}: checksum {self.checksum()} at {seq}, due {due}")
-        self.seq, self.ready = seq, True
+        self.seq, self.time_ns, self.ready, self.changes = seq, time_ns, True, (bids, asks)
         return done

@@ -8,8 +8,9 @@
     exchange.create_order("BTC/USD", "limit", "buy", 0.5, 78000)
 
 :class:`fairbell` is the synchronous exchange, :class:`fairbell_async` the asyncio one;
-:func:`register` makes them known to ccxt by the id ``fairbell``, so that programs which choose an exchange
-by its name find it. Requests go through ccxt's own HTTP, throttle and error classes.
+:class:`fairbell.ccxt_pro.fairbell_pro` has ``watch*`` methods, too. :func:`register` makes them known to
+ccxt by the id ``fairbell``, so that programs which choose an exchange by its name find it. Requests go
+through ccxt's own HTTP, throttle and error classes.
 
 What differs from other venues: an order's ``id`` is its client order id; a symbol that does not end in
 the quote currency (option ``quote``, USD) is taken for a base traded against it; balances are positions,
@@ -45,10 +46,10 @@ from ccxt.base.errors import (
 from ccxt.base.types import Entry
 
 from .signing import new_client_order_id, new_nonce, signature
+from .times import epoch_ns
 
 __all__ = ["fairbell", "fairbell_async", "register"]
 
-_DAY_MS = 86_400_000
 # How often a request that the exchange has not answered yet is repeated; the door waits 3 s each time.
 _TRIES = 4
 
@@ -274,10 +275,7 @@ class _Shape:
 
     def _timestamp(self, told: dict[str, Any]) -> int:
         of: Any = self
-        now: int = of.milliseconds()
-        at = now - now % _DAY_MS + int(told["time_ns"]) // 1_000_000 % _DAY_MS
-        # A minute is left for clocks that differ.
-        return at - _DAY_MS if at > now + 60_000 else at
+        return epoch_ns(int(told["time_ns"]), of.milliseconds() * 1_000_000) // 1_000_000
 
     def _fetch_order_book(self, symbol: str, limit: Any, params: Any) -> Steps:
         of: Any = self
@@ -372,7 +370,8 @@ class _Shape:
     def parse_order(self, order: Any, market: Any = None) -> dict[str, Any]:
         """An order in ccxt's form."""
         of: Any = self
-        lives = {"day": "DAY", "gtc": "GTC", "ioc": "IOC", "fok": "FOK"}.get(order.get("time_in_force"))
+        # ccxt has no name for those of a day.
+        lives = {"gtc": "GTC", "ioc": "IOC", "fok": "FOK"}.get(order.get("time_in_force"))
         parsed: dict[str, Any] = of.safe_order(
             {
                 "id": order["client_order_id"],
@@ -673,9 +672,14 @@ for _name, (_path, _api, _method) in _API.items():
 
 
 def register() -> None:
-    """Makes the exchange known to ccxt by the id ``fairbell``, also to ``ccxt.async_support``."""
+    """Makes it known by the id ``fairbell`` to ccxt, ``ccxt.async_support`` and ``ccxt.pro``."""
+    import ccxt.pro
+
+    from .ccxt_pro import fairbell_pro
+
     ccxt.fairbell = fairbell
     ccxt.async_support.fairbell = fairbell_async
-    for known in (ccxt.exchanges, ccxt.async_support.exchanges):
+    ccxt.pro.fairbell = fairbell_pro
+    for known in (ccxt.exchanges, ccxt.async_support.exchanges, ccxt.pro.exchanges):
         if "fairbell" not in known:
             known.append("fairbell")

@@ -14,7 +14,6 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
@@ -44,6 +43,7 @@ from .models import (
     Trade,
     TradingStatus,
 )
+from .scopes import AsyncClosing
 from .wire import Number
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def is_loopback(host: str | None) -> bool:
         return False
 
 
-class Client:
+class Client(AsyncClosing):
     """A client of the exchange's web door.
 
     ::
@@ -136,17 +136,6 @@ class Client:
         key, secret = os.environ.get("FAIRBELL_KEY"), os.environ.get("FAIRBELL_SECRET")
         return cls(url, key or None, secret or None, timeout=timeout, patience=patience)
 
-    async def __aenter__(self) -> Client:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     async def close(self) -> None:
         """Closes its connections."""
         await self._http.aclose()
@@ -159,6 +148,15 @@ class Client:
         from .stream import Stream
 
         return Stream(self, cancel_on_disconnect=cancel_on_disconnect)
+
+    def need_key(self) -> str:
+        """The key's secret.
+
+        :raises ValueError: the client has no key.
+        """
+        if self._secret is None:
+            raise ValueError("this needs a key: Client(url, key=..., secret=...)")
+        return self._secret
 
     # Public data.
 
@@ -328,8 +326,7 @@ class Client:
         body: Mapping[str, Any] | None = None,
         repeatable: bool = True,
     ) -> dict[str, Any]:
-        if self._secret is None:
-            raise ValueError("this needs a key: Client(url, key=..., secret=...)")
+        self.need_key()
         return await self._ask(method, path, query, body, signed=True, repeatable=repeatable)
 
     async def _ask(
@@ -363,7 +360,7 @@ class Client:
                 if error.code != "late_timestamp" or clock_set:
                     raise
                 clock_set = True
-                self._clock_off_ms = await self.time_ms() - _now_ms()
+                await self.set_clock()
                 continue
             else:
                 if answer is not None:
@@ -396,10 +393,8 @@ class Client:
 
     def sign(self, method: str, target: str, content: bytes = b"") -> tuple[str, str, str]:
         """Timestamp, nonce and signature of a request, by the door's clock as far as it is known."""
-        if self._secret is None:
-            raise ValueError("this needs a key: Client(url, key=..., secret=...)")
         timestamp, nonce = str(_now_ms() + self._clock_off_ms), signing.new_nonce()
-        sign = signing.signature(self._secret, timestamp, nonce, method, target, content)
+        sign = signing.signature(self.need_key(), timestamp, nonce, method, target, content)
         return timestamp, nonce, sign
 
     async def set_clock(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from .errors import FairbellError, SlowConsumer
-from .models import Fill, Order, Ticker, Trade, TradingStatus
+from .models import Fill, Level, Order, Ticker, Trade, TradingStatus
 
 __all__ = [
     "BookChanged",
@@ -34,6 +34,12 @@ class BookChanged:
     seq: int
     snapshot: bool
     """The whole book came anew: at first, or after a gap or a new connection."""
+    bids: tuple[Level, ...] = ()
+    """All bids of a snapshot; else those that changed, with absolute quantities, 0 where a level is gone."""
+    asks: tuple[Level, ...] = ()
+    """Likewise the asks."""
+    time_ns: int | None = None
+    """When the exchange made the last change, ns since midnight UTC; ``None``: it was not told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import random
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 import websockets
@@ -36,6 +35,7 @@ from .errors import (
     api_error,
 )
 from .models import Fill, Order, Ticker, Trade, TradingStatus
+from .scopes import AsyncClosing
 
 if TYPE_CHECKING:
     from .client import Client
@@ -96,7 +96,7 @@ class _Seen:
         return True
 
 
-class Stream:
+class Stream(AsyncClosing):
     """A stream; made by :meth:`fairbell.Client.stream`, used with ``async with``.
 
     ::
@@ -151,17 +151,6 @@ class Stream:
         self._failure: FairbellError | None = None
         self._closed = False
 
-    async def __aenter__(self) -> Stream:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     async def close(self) -> None:
         """Ends the stream and its iterators."""
         self._closed = True
@@ -189,8 +178,7 @@ class Stream:
         symbols = list(symbols)
         public, private = self._channels(channels, symbols)
         if private:
-            if self._client.key is None:
-                raise ValueError("this needs a key: Client(url, key=..., secret=...)")
+            self._client.need_key()
             await self._authenticate()
         ops: list[_Op] = []
         for start in range(0, len(symbols) if public else 0, _SYMBOLS_MAX):
@@ -503,7 +491,8 @@ class Stream:
         if done is not Applied.OLD:
             if done is Applied.UPDATE:
                 self._resyncing.pop(symbol, None)
-            self._tell(ev.BookChanged(symbol, book.seq, done is Applied.SNAPSHOT))
+            snapshot = done is Applied.SNAPSHOT
+            self._tell(ev.BookChanged(symbol, book.seq, snapshot, *book.changes, book.time_ns))
 
     def _take_trades(self, message: dict[str, Any]) -> None:
         symbol = wire.text(message, "symbol")

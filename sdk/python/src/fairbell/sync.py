@@ -6,33 +6,24 @@ An event loop runs in a thread of its own. Objects may be used from several thre
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from . import client as aio
 from . import events as ev
 from .book import Book
 from .errors import StreamClosed
-from .models import (
-    Fill,
-    Instrument,
-    Order,
-    Position,
-    Side,
-    Ticker,
-    TimeInForce,
-    Trade,
-    TradingStatus,
-)
+from .models import Order
+from .scopes import Closing
 from .stream import Stream as AsyncStream
-from .wire import Number
 
 __all__ = ["Client", "Stream"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class _Loop:
@@ -74,7 +65,19 @@ async def _made(url: str, key: str | None, secret: str | None, **how: float) -> 
     return aio.Client(url, key, secret, **how)
 
 
-class Client:
+def _waiting(
+    method: Callable[Concatenate[aio.Client, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """A method of the asyncio client that returns when it is done."""
+
+    def call(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._loop.run(method(self._client, *args, **kwargs))
+
+    functools.update_wrapper(call, method)
+    return call
+
+
+class Client(Closing):
     """As :class:`fairbell.Client`, without asyncio."""
 
     def __init__(
@@ -94,17 +97,6 @@ class Client:
             self._loop.stop()
             raise
 
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """Closes its connections and its thread."""
         try:
@@ -123,99 +115,28 @@ class Client:
         """Requests that the key may still make at once, as last told."""
         return self._client.credits_left
 
-    def time_ms(self) -> int:
-        """The door's clock, ms since the epoch."""
-        return self._loop.run(self._client.time_ms())
-
-    def instruments(self) -> dict[str, Instrument]:
-        """All instruments by symbol."""
-        return self._loop.run(self._client.instruments())
-
-    def book(self, symbol: str, depth: int = 100) -> Book:
-        """The book as it stands."""
-        return self._loop.run(self._client.book(symbol, depth))
-
-    def trades(self, symbol: str, limit: int = 100) -> list[Trade]:
-        """The last trades, newest first."""
-        return self._loop.run(self._client.trades(symbol, limit))
-
-    def ticker(self, symbol: str) -> Ticker | None:
-        """Best prices and the last trade."""
-        return self._loop.run(self._client.ticker(symbol))
-
-    def status(self, symbol: str) -> TradingStatus:
-        """State of trading."""
-        return self._loop.run(self._client.status(symbol))
-
-    def new_order(
-        self,
-        symbol: str,
-        side: Side | str,
-        qty: Number,
-        price: Number | None = None,
-        *,
-        time_in_force: TimeInForce | str = TimeInForce.DAY,
-        post_only: bool = False,
-        client_order_id: str | None = None,
-    ) -> Order:
-        """Enters an order; see :meth:`fairbell.Client.new_order`."""
-        asked = self._client.new_order(
-            symbol,
-            side,
-            qty,
-            price,
-            time_in_force=time_in_force,
-            post_only=post_only,
-            client_order_id=client_order_id,
-        )
-        return self._loop.run(asked)
-
-    def replace(
-        self,
-        client_order_id: str,
-        qty: Number,
-        price: Number,
-        *,
-        new_client_order_id: str | None = None,
-    ) -> Order:
-        """Puts an order of another id in the place of one; see :meth:`fairbell.Client.replace`."""
-        asked = self._client.replace(client_order_id, qty, price, new_client_order_id=new_client_order_id)
-        return self._loop.run(asked)
-
-    def cancel(self, client_order_id: str) -> Order:
-        """Cancels an order."""
-        return self._loop.run(self._client.cancel(client_order_id))
-
-    def cancel_all(self, symbol: str | None = None) -> int:
-        """Cancels all orders of the account, or those of one symbol; how many."""
-        return self._loop.run(self._client.cancel_all(symbol))
-
-    def cancel_after(self, timeout: float | None) -> None:
-        """Dead man's switch; see :meth:`fairbell.Client.cancel_after`."""
-        self._loop.run(self._client.cancel_after(timeout))
-
-    def order(self, client_order_id: str) -> Order:
-        """An order, whatever became of it."""
-        return self._loop.run(self._client.order(client_order_id))
-
-    def open_orders(self) -> list[Order]:
-        """Orders of the account that are open, oldest first."""
-        return self._loop.run(self._client.open_orders())
-
-    def positions(self) -> dict[str, Position]:
-        """Positions by symbol."""
-        return self._loop.run(self._client.positions())
-
-    def fills(self, limit: int = 100) -> list[Fill]:
-        """The account's last trades, newest first."""
-        return self._loop.run(self._client.fills(limit))
+    time_ms = _waiting(aio.Client.time_ms)
+    instruments = _waiting(aio.Client.instruments)
+    book = _waiting(aio.Client.book)
+    trades = _waiting(aio.Client.trades)
+    ticker = _waiting(aio.Client.ticker)
+    status = _waiting(aio.Client.status)
+    new_order = _waiting(aio.Client.new_order)
+    replace = _waiting(aio.Client.replace)
+    cancel = _waiting(aio.Client.cancel)
+    cancel_all = _waiting(aio.Client.cancel_all)
+    cancel_after = _waiting(aio.Client.cancel_after)
+    order = _waiting(aio.Client.order)
+    open_orders = _waiting(aio.Client.open_orders)
+    positions = _waiting(aio.Client.positions)
+    fills = _waiting(aio.Client.fills)
 
     def stream(self, *, cancel_on_disconnect: bool = False) -> Stream:
         """A WebSocket stream."""
         return Stream(self, cancel_on_disconnect=cancel_on_disconnect)
 
 
-class Stream:
+class Stream(Closing):
     """As :class:`fairbell.Stream`, without asyncio; books are copies that stay as they are."""
 
     def __init__(self, client: Client, *, cancel_on_disconnect: bool = False) -> None:
@@ -225,17 +146,6 @@ class Stream:
             return client._client.stream(cancel_on_disconnect=cancel_on_disconnect)
 
         self._stream = self._loop.run(made())
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Ends the stream."""
