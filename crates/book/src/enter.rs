@@ -21,7 +21,9 @@ impl<S: Sink> BookOps<'_, S> {
             return Err(RejectReason::DuplicateOrder);
         };
         let Some(units) = self.plain_units(order) else {
-            return self.submit_rare(order, vacancy);
+            // A copy, so that terms which take the plain path need not lie in memory.
+            let order = *order;
+            return self.submit_rare(&order, vacancy);
         };
         let at_once = order.time_in_force == TimeInForce::ImmediateOrCancel;
         let limit = self.market.opposite(order.side).key_of(units);
@@ -29,7 +31,7 @@ impl<S: Sink> BookOps<'_, S> {
         if self.shared.slab.is_full() && !meets && !at_once {
             return Err(RejectReason::CapacityReached);
         }
-        if !at_once && self.lacks_level(order, None) {
+        if !at_once && self.lacks_level(order.side, order.price.0, order.qty, None) {
             return Err(RejectReason::CapacityReached);
         }
         let (number, order_ref) = (self.market.number, self.shared.next_ref());
@@ -78,9 +80,15 @@ impl<S: Sink> BookOps<'_, S> {
 
     /// Whether there is no level for an order that would rest, judged before anything changes.
     #[inline(always)]
-    pub(crate) fn lacks_level(&self, order: &NewOrder, old: Option<&Order>) -> bool {
-        let own = self.market.own(order.side);
-        own.levels == own.capacity && !self.has_level(order, order.price.0, old)
+    pub(crate) fn lacks_level(
+        &self,
+        side: Side,
+        price: i64,
+        qty: u32,
+        old: Option<&Order>,
+    ) -> bool {
+        let own = self.market.own(side);
+        own.levels == own.capacity && !self.has_level(side, price, qty, old)
     }
 
     /// Rests a plain order that was just stored: what [`BookOps::rest_at`] does, without reading back

@@ -6,8 +6,10 @@
 //! [`PageIndex`] finds pages and knows their order, so that walking on from a level is a few bit
 //! scans. A freed level is the next to be taken, so that few levels need few cache lines however
 //! far their prices wander. A page that lost its last level stays, for a price that was is a price
-//! that comes again, until it is one of too many such *spare* pages and the longest to have been
-//! one: memory follows the number of levels and not the range of prices.
+//! that comes again, until it is one of too many such *spare* pages and was not used for long:
+//! memory follows the number of levels and not the range of prices. Where prices swing, pages become spare
+//! and have levels again with every order; so spare ones wait in a queue that a page does not leave when it
+//! gets a level, but when its turn comes to be used for other prices and it is found to have one.
 
 use types::{Side, TickTable};
 
@@ -16,6 +18,9 @@ use crate::page_index::PageIndex;
 
 /// Spare pages kept before one of them is used for other prices.
 const SPARES: u32 = 1_024;
+
+/// Pages that are found at once, by the lower bits of their numbers.
+const RECENT: usize = 512;
 
 /// Keys run from 1 to less than this.
 const TOP: u64 = 1 << 32;
@@ -80,9 +85,12 @@ struct Page {
     displayed: u64,
     number: u32,
     chapter: u32,
-    /// Neighbours in the queue of spare pages, of a page without levels.
-    older: u32,
+    /// The next in the queue of spare pages, of one that is there: all that lost their last level are, and
+    /// some that have got levels since.
     newer: u32,
+    queued: bool,
+    /// It had levels in the queue, and has none again: it goes to the end when its turn comes.
+    used: bool,
     /// Where the occupied ones lie.
     places: [u32; 64],
 }
@@ -116,9 +124,13 @@ pub(crate) struct Ladder {
     hidden: Vec<Queue>,
     pages: Vec<Page>,
     page_index: PageIndex,
-    /// Pages without levels: first and last of their queue, and how many.
+    /// Page that was last found for a number with these lower bits, of this or another number: each page says
+    /// which it has. The index takes three steps that wait for one another.
+    recent: Box<[u32; RECENT]>,
+    /// First and last of the queue of spare pages.
     oldest_spare: u32,
     newest_spare: u32,
+    /// Pages without levels.
     spares: u32,
 }
 
@@ -149,6 +161,7 @@ impl Ladder {
             hidden: Vec::with_capacity(capacity as usize),
             pages: Vec::with_capacity(capacity as usize),
             page_index: PageIndex::new(capacity),
+            recent: Box::new([NOWHERE; RECENT]),
             oldest_spare: NOWHERE,
             newest_spare: NOWHERE,
             spares: 0,
@@ -213,8 +226,24 @@ impl Ladder {
         self.price(self.key_at(place))
     }
 
-    /// The place of the level with this key, if it has orders.
+    /// The page of a number, which may have no levels; `NOWHERE` if there is none.
     #[inline(always)]
+    fn find_page(&mut self, number: u32) -> u32 {
+        let page = self.recent[number as usize % RECENT];
+        match self.pages.get(page as usize) {
+            Some(data) if data.number == number => page,
+            _ => self.find_other_page(number),
+        }
+    }
+
+    #[inline(never)]
+    fn find_other_page(&mut self, number: u32) -> u32 {
+        let page = self.page_index.find(number);
+        self.recent[number as usize % RECENT] = page;
+        page
+    }
+
+    /// The place of the level with this key, if it has orders.
     pub(crate) fn find(&self, key: u64) -> Option<u32> {
         let page = self.pages.get(self.page_index.find((key >> 6) as u32) as usize)?;
         let bit = (key & 63) as u32;
@@ -230,7 +259,7 @@ impl Ladder {
     /// one is empty: the caller adds an order at once.
     #[inline(always)]
     pub(crate) fn find_or_make(&mut self, key: u64) -> Option<u32> {
-        let page = self.page_index.find((key >> 6) as u32);
+        let page = self.find_page((key >> 6) as u32);
         let Some(data) = self.pages.get(page as usize) else {
             return self.make_with_page(key);
         };
@@ -266,7 +295,7 @@ impl Ladder {
         if before == 0 {
             let (chapter, number) = (data.chapter, data.number);
             self.page_index.occupy(chapter, number);
-            self.take_spare(page);
+            self.spares -= 1;
         }
         self.levels += 1;
         if key > self.best_key {
@@ -295,7 +324,7 @@ impl Ladder {
     #[cold]
     fn make_page(&mut self, number: u32) -> u32 {
         let page = if self.spares >= SPARES || self.pages.len() == self.capacity as usize {
-            let page = self.oldest_spare;
+            let page = self.next_spare();
             let spare = &mut self.pages[page as usize];
             let old = std::mem::replace(&mut spare.number, number);
             self.page_index.take_out(spare.chapter, old);
@@ -307,41 +336,61 @@ impl Ladder {
                 displayed: 0,
                 number,
                 chapter: NOWHERE,
-                older: NOWHERE,
                 newer: NOWHERE,
+                queued: false,
+                used: false,
                 places: [NOWHERE; 64],
             });
-            self.add_spare(page);
+            self.spares += 1;
             page
         };
         self.pages[page as usize].chapter = self.page_index.put(number, page);
         page
     }
 
-    /// A page without levels becomes the newest spare one.
+    /// A page without levels is spare.
+    #[inline(always)]
     fn add_spare(&mut self, page: u32) {
+        self.spares += 1;
+        let data = &mut self.pages[page as usize];
+        if data.queued {
+            data.used = true;
+        } else {
+            self.queue_spare(page);
+        }
+    }
+
+    /// A page becomes the last of the queue.
+    #[inline(never)]
+    fn queue_spare(&mut self, page: u32) {
         let newest = std::mem::replace(&mut self.newest_spare, page);
         let data = &mut self.pages[page as usize];
-        (data.older, data.newer) = (newest, NOWHERE);
+        (data.newer, data.queued, data.used) = (NOWHERE, true, false);
         match self.pages.get_mut(newest as usize) {
             Some(older) => older.newer = page,
             None => self.oldest_spare = page,
         }
-        self.spares += 1;
     }
 
-    /// A page is spare no more.
-    fn take_spare(&mut self, page: u32) {
-        let (older, newer) = (self.pages[page as usize].older, self.pages[page as usize].newer);
-        match self.pages.get_mut(older as usize) {
-            Some(data) => data.newer = newer,
-            None => self.oldest_spare = newer,
+    /// Takes the spare page that was not used for the longest time, as far as the queue tells, out of it. There
+    /// is one.
+    fn next_spare(&mut self) -> u32 {
+        loop {
+            let page = self.oldest_spare;
+            let data = &mut self.pages[page as usize];
+            let (spare, used) = (data.occupied == 0, data.used);
+            data.queued = false;
+            self.oldest_spare = data.newer;
+            if self.oldest_spare == NOWHERE {
+                self.newest_spare = NOWHERE;
+            }
+            match (spare, used) {
+                (true, false) => return page,
+                // It waits anew.
+                (true, true) => self.queue_spare(page),
+                (false, _) => {}
+            }
         }
-        match self.pages.get_mut(newer as usize) {
-            Some(data) => data.older = older,
-            None => self.newest_spare = older,
-        }
-        self.spares -= 1;
     }
 
     /// Settles the bits of a level that shows nothing any more, and removes it when it is empty.
@@ -487,15 +536,19 @@ impl Ladder {
     }
 
     fn spares_are_sound(&self) -> bool {
-        let (mut count, mut older, mut page) = (0, NOWHERE, self.oldest_spare);
+        let (mut count, mut spares) = (0, 0);
+        let (mut last, mut page) = (NOWHERE, self.oldest_spare);
         while let Some(data) = self.pages.get(page as usize) {
-            let spare = data.occupied == 0 && data.displayed == 0 && data.older == older;
-            if !spare || count == self.spares || self.page_index.find(data.number) != page {
+            let known = data.queued && self.page_index.find(data.number) == page;
+            let dark = data.occupied != 0 || data.displayed == 0;
+            if !known || !dark || count == self.pages.len() {
                 return false;
             }
-            (count, older, page) = (count + 1, page, data.newer);
+            spares += u32::from(data.occupied == 0);
+            (count, last, page) = (count + 1, page, data.newer);
         }
-        count == self.spares && older == self.newest_spare
+        let queued = self.pages.iter().filter(|data| data.queued).count();
+        spares == self.spares && count == queued && last == self.newest_spare
     }
 }
 
@@ -605,5 +658,19 @@ mod tests {
         }
         assert!(ladder.is_sound());
         assert_eq!(ladder.find_or_make(7_000_000), None);
+    }
+
+    #[test]
+    fn a_page_that_was_used_again_outlives_older_ones_that_were_not() {
+        let mut ladder = Ladder::new(Side::Buy, &TickTable::uniform(Price(1)), 4_000);
+        let key = |n: u32| u64::from(1 + n * 100);
+        for n in 0..SPARES {
+            come_and_go(&mut ladder, key(n));
+        }
+        come_and_go(&mut ladder, key(0));
+        come_and_go(&mut ladder, key(SPARES));
+        let is_there = |n| ladder.page_index.find((key(n) >> 6) as u32) != NOWHERE;
+        assert!(is_there(0) && !is_there(1), "the second was the oldest that nobody used again");
+        assert!((2..=SPARES).all(is_there) && ladder.is_sound());
     }
 }

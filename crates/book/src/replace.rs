@@ -33,14 +33,17 @@ impl<S: Sink> BookOps<'_, S> {
         };
         let units = self.plain_units(&order);
         let Some(units) = units.filter(|_| old.home == Home::Shown) else {
+            // Copies, here and below, so that terms which take the plain path need not lie in memory.
+            let order = order;
             return self.replace_rare(slot, &order, may_keep_place);
         };
         if may_keep_place && keeps_place(old, &order) {
+            let order = order;
             self.replace_in_place(slot, &order);
             return Ok(());
         }
         let at_once = order.time_in_force == TimeInForce::ImmediateOrCancel;
-        if !at_once && self.lacks_level(&order, Some(old)) {
+        if !at_once && self.lacks_level(order.side, order.price.0, order.qty, Some(old)) {
             return Err(RejectReason::CapacityReached);
         }
         let limit = self.market.opposite(order.side).key_of(units);
@@ -129,6 +132,7 @@ impl<S: Sink> BookOps<'_, S> {
         }
     }
 
+    #[inline(never)]
     fn replace_in_place(&mut self, slot: u32, order: &NewOrder) {
         let less = self.order(slot).open - order.qty;
         let shown_less = self.shrink(slot, less);
@@ -154,6 +158,7 @@ impl<S: Sink> BookOps<'_, S> {
 }
 
 /// Whether an order keeps its place under new terms (5.3).
+#[inline(always)]
 fn keeps_place(old: &Order, order: &NewOrder) -> bool {
     use TimeInForce::{AtTheClose, AtTheOpen, FillOrKill, ImmediateOrCancel};
     let placed = matches!(old.home, Home::Shown | Home::Hidden | Home::Market);

@@ -90,7 +90,7 @@ impl<S: Sink> BookOps<'_, S> {
             return full;
         }
         let rests = order.order_type == OrderType::Limit && !waits && !at_once;
-        if rests && !self.has_level(order, price, old) {
+        if rests && !self.has_level(order.side, price, order.qty, old) {
             return full;
         }
         let was_stop = old.is_some_and(|old| old.order_type.stop());
@@ -105,17 +105,16 @@ impl<S: Sink> BookOps<'_, S> {
     }
 
     /// Rule 10.2.
-    pub(crate) fn has_level(&self, order: &NewOrder, price: i64, old: Option<&Order>) -> bool {
-        let own = self.market.own(order.side);
+    #[inline(never)]
+    pub(crate) fn has_level(&self, side: Side, price: i64, qty: u32, old: Option<&Order>) -> bool {
+        let own = self.market.own(side);
         if own.has_room(own.key(price)) {
             return true;
         }
         let alone = old.is_some_and(|old| {
             matches!(old.home, Home::Shown | Home::Hidden) && own.level(old.place).orders == 1
         });
-        let wanted = u64::from(order.qty);
-        alone
-            || (self.continuous()
-                && self.fillable(order.side, price, wanted, Caution::NONE) >= wanted)
+        let wanted = u64::from(qty);
+        alone || (self.continuous() && self.fillable(side, price, wanted, Caution::NONE) >= wanted)
     }
 }
