@@ -1,12 +1,14 @@
-//! Who keeps a place among connections that have proved nothing, or that are served for nothing.
+//! Bounds on the connections that have proved nothing yet, or that are served without proof.
 //!
-//! Places are few and anybody may want one. Each is kept for a time at most; a source (an address,
-//! [`Address::source`]) has a share of them; and when they are all taken, the source that has the most
-//! gives one up. So whoever holds many connections open stands in its own way, not in that of
-//! others, and nobody who waits is turned away for want of room alone. Whoever has proved who it is
-//! leaves here, and is nobody's victim any more.
+//! There are few places, and anybody may want one. A connection keeps its place for a bounded time;
+//! a source (an address, [`Address::source`]) has a bounded number of places; and when all places
+//! are taken, a connection of the source that has the most loses its place. So a source that holds
+//! many connections open displaces its own connections, not those of others, and no newcomer is
+//! turned away merely because all places are taken. A connection that has proved who it belongs to
+//! leaves the admission and can no longer be displaced.
 //!
-//! Knows no sockets and no clock: its owner says who comes and goes, and closes whom it names.
+//! The type knows no sockets and no clock: its owner reports which connections come and go, and
+//! closes those that it names.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,15 +23,15 @@ pub enum Yields {
     Newest,
 }
 
-/// Bounds of an [`Admission`].
+/// Bounds of an [`Admission`]: places, places per source, and time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdmissionConfig {
     /// Number of places, at least 1.
     pub places: usize,
-    /// Places of one source, at least 1. Connections whose address nobody knows are held to the
-    /// bound of all alone.
+    /// Places of one source, at least 1. Connections without a known address are bounded by
+    /// `places` alone.
     pub places_per_source: usize,
-    /// How long a place may be kept, in ns; [`u64::MAX`] for as long as one likes.
+    /// Longest time that a connection may keep a place, ns; [`u64::MAX`]: no limit.
     pub patience_ns: u64,
     /// Which connection is dropped when there is no room.
     pub yields: Yields,
@@ -42,13 +44,14 @@ struct Place<I> {
     until: Nanos,
 }
 
-/// See the module. `I` names a connection.
+/// The connections that have a place, in order of arrival, with the bounds that they are held to;
+/// the module documentation has the rules. `I` identifies a connection.
 #[derive(Clone, Debug)]
 pub struct Admission<I> {
     config: AdmissionConfig,
     /// Places in order of arrival, and so of `until`.
     places: VecDeque<Place<I>>,
-    /// How many of them each source has.
+    /// Number of places that each source has; the key `None` counts connections without an address.
     counts: BTreeMap<Option<Address>, usize>,
 }
 
@@ -58,12 +61,12 @@ impl<I: Copy + PartialEq> Admission<I> {
         Admission { config, places: VecDeque::new(), counts: BTreeMap::new() }
     }
 
-    /// Bounds that it was made with.
+    /// The bounds given to [`Admission::new`].
     pub fn config(&self) -> &AdmissionConfig {
         &self.config
     }
 
-    /// Connections that have a place.
+    /// Number of connections that have a place.
     pub fn len(&self) -> usize {
         self.places.len()
     }
@@ -73,7 +76,7 @@ impl<I: Copy + PartialEq> Admission<I> {
         self.places.is_empty()
     }
 
-    /// Whether this connection has one.
+    /// Whether the connection `id` has a place.
     pub fn contains(&self, id: I) -> bool {
         self.places.iter().any(|place| place.id == id)
     }

@@ -1,24 +1,27 @@
-//! Records that move an account's limits between shards: what they say, and how a command carries it.
+//! Records that move parts of an account's risk limits between the shards of a venue, and the
+//! [`Command`] fields that carry each record.
 
 use crate::{AccountId, Command, CommandKind, LimitKind, Qty, UserRefNum};
 
-/// What a [`CommandKind::Allot`] records.
+/// The four steps of moving a part of a limit between shards, as a [`CommandKind::Allot`] records
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum AllotAction {
-    /// In the log of the account's home shard: `shard` may use `total` in all, counted since the
-    /// first record.
+    /// Written in the log of the account's home shard: shard `shard` may use `total` units of the
+    /// limit, counted since the first record.
     Grant = 1,
-    /// In the log of another shard: it has heard of grants up to `total`.
+    /// Written in the log of another shard: that shard has heard of grants up to `total`.
     Accept = 2,
-    /// In the log of another shard: it has given back `total` in all.
+    /// Written in the log of another shard: that shard has returned `total` units since the first
+    /// record.
     Return = 3,
-    /// In the log of the home shard: it has heard of `shard`'s returns up to `total`.
+    /// Written in the log of the home shard: the home has heard of `shard`'s returns up to `total`.
     TakeBack = 4,
 }
 
 impl AllotAction {
-    /// All actions, in order.
+    /// All four actions, in ascending order of their codes (1..=4).
     pub const ALL: [AllotAction; 4] =
         [AllotAction::Grant, AllotAction::Accept, AllotAction::Return, AllotAction::TakeBack];
 }
@@ -28,13 +31,14 @@ impl AllotAction {
 /// Totals only rise, so a record that is repeated, or comes after a later one, changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllotRecord {
-    /// What is recorded.
+    /// Which of the four steps the record stands for; in a command: `reserved`.
     pub action: AllotAction,
-    /// Whose limit.
+    /// Account whose limit is moved.
     pub account: AccountId,
     /// Which limit; one of [`LimitKind::SHARED`].
     pub kind: LimitKind,
-    /// The other shard: whom a home grants to and takes back from; 0 in the other shard's own log.
+    /// The other shard: the one that the home shard grants to or takes back from; 0 in the log of a
+    /// shard that is not the home.
     pub shard: u16,
     /// Sum of all grants or returns so far, in the limit's unit; less than [`AllotRecord::TOTAL_MAX`].
     pub total: u128,
@@ -44,7 +48,7 @@ impl AllotRecord {
     /// Totals are below this: 96 bits of a command.
     pub const TOTAL_MAX: u128 = 1 << 96;
 
-    /// The command that carries it.
+    /// The [`CommandKind::Allot`] command that carries the record.
     ///
     /// # Panics
     /// When the total is not below [`AllotRecord::TOTAL_MAX`].
@@ -61,8 +65,8 @@ impl AllotRecord {
         }
     }
 
-    /// What a command records; `None` when it is of another kind or names no action or limit that
-    /// there is.
+    /// The record that a command carries; `None` when the command is of another kind, or names an
+    /// action, a limit or a shard that does not exist.
     pub fn of(command: &Command) -> Option<AllotRecord> {
         let action = AllotAction::ALL.into_iter().find(|a| *a as u8 == command.reserved)?;
         let kind = LimitKind::from_code(command.param).filter(|kind| kind.shared().is_some())?;

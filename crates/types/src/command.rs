@@ -9,20 +9,20 @@ use crate::{
     ShardId, UserRefNum,
 };
 
-/// Side of an order.
+/// Side of an order: which way its owner trades.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable,
 )]
 #[repr(u8)]
 pub enum Side {
-    /// Bid.
+    /// The order buys (a bid).
     Buy = 0,
-    /// Ask.
+    /// The order sells (an ask).
     Sell = 1,
 }
 
 impl Side {
-    /// The side it trades against.
+    /// The other side: the one that orders of this side trade against.
     pub fn opposite(self) -> Side {
         match self {
             Side::Buy => Side::Sell,
@@ -62,9 +62,9 @@ pub enum OrderType {
 )]
 #[repr(u8)]
 pub enum TimeInForce {
-    /// Until the end of the trading day.
+    /// Open until the end of the trading day.
     Day = 0,
-    /// Until cancelled, across days.
+    /// Open until cancelled; survives the end of the trading day.
     GoodTillCancelled = 1,
     /// What does not trade at once is cancelled; in a batch auction: at the next uncrossing.
     ImmediateOrCancel = 2,
@@ -85,13 +85,13 @@ pub enum TimeInForce {
 )]
 #[repr(u8)]
 pub enum SelfTrade {
-    /// Both orders trade.
+    /// The two orders trade as if their owners were strangers.
     Allow = 0,
     /// The incoming order's remainder is cancelled.
     CancelNewest = 1,
     /// The resting order is cancelled.
     CancelOldest = 2,
-    /// Both are cancelled.
+    /// The remainder of the incoming order and the resting order are both cancelled.
     CancelBoth = 3,
     /// The lots that would have traded are cancelled on both sides.
     Decrement = 4,
@@ -140,8 +140,8 @@ pub enum CommandKind {
     Uncross = 9,
     /// Publishes indicative price and imbalance: instrument (0: all in a call).
     PublishIndicative = 10,
-    /// Nothing but its time, which ends orders as that of every input does: where no other input
-    /// comes.
+    /// Carries its time alone. Every input's time ends the orders whose `expire_at` it has reached;
+    /// the root logs this kind when no other input comes.
     ExpireOrders = 11,
     /// Sets a limit of an account: account (0: the default of all), `param` a
     /// [`crate::LimitKind`], `qty` the value ([`u64::MAX`]: none).
@@ -177,7 +177,8 @@ pub enum CommandKind {
     MergeStream = 22,
 }
 
-/// What [`CommandKind::SetNode`] does.
+/// What a [`CommandKind::SetNode`] changes about a node or the tree; codes 1..=8 in
+/// [`Command::param`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum NodeAction {
@@ -187,7 +188,8 @@ pub enum NodeAction {
     /// Certificates of the node up to generation `user_ref` are refused from now on, and a new key
     /// epoch begins, so that nothing is sealed for it any more.
     Revoke = 2,
-    /// The node is to end its sessions and stop (`user_ref` 1), or is not any more (0).
+    /// The node has to end its sessions and stop (`user_ref` 1), or that order is withdrawn
+    /// (`user_ref` 0).
     Drain = 3,
     /// A new key epoch begins for all nodes (number 0).
     RotateKeys = 4,
@@ -206,7 +208,7 @@ pub enum NodeAction {
 }
 
 impl NodeAction {
-    /// The action that [`Command::param`] names.
+    /// The action with the code `param` ([`Command::param`]); `None` for a code outside 1..=8.
     pub fn of(param: u8) -> Option<NodeAction> {
         use NodeAction::{
             Drain, GrantToken, Join, ReplaceProxy, Revoke, RotateKeys, ShapeTree, UseToken,
@@ -236,33 +238,34 @@ pub const ORDER_HIDDEN: u8 = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Command {
-    /// Kind of the request.
+    /// What the command asks for; decides which of the other fields are used.
     pub kind: CommandKind,
     /// Side of a new order.
     pub side: Side,
     /// Type of the order: how its price is given.
     pub order_type: OrderType,
-    /// Life of a new or replacing order.
+    /// How long a new or replacing order lives.
     pub time_in_force: TimeInForce,
     /// [`ORDER_POST_ONLY`], [`ORDER_POST_ONLY_SLIDE`], [`ORDER_HIDDEN`]; other bits must be zero.
     pub flags: u8,
     /// Self-trade prevention of this order.
     pub self_trade: SelfTrade,
-    /// Parameter whose meaning depends on the kind.
+    /// Parameter whose meaning depends on `kind` (see [`CommandKind`]); otherwise zero.
     pub param: u8,
     /// Zero, unless the kind says otherwise.
     pub reserved: u8,
-    /// Account that makes the request.
+    /// Account that makes the request, or that a command of the exchange is about; 0: none, or all
+    /// where the kind says so.
     pub account: AccountId,
-    /// The instrument.
+    /// Instrument that the request is about; 0: none, or all instruments where the kind says so.
     pub instrument: InstrumentId,
     /// The request's own number (new order, replace) or that of the order meant (cancel).
     pub user_ref: UserRefNum,
-    /// The order a replace is about.
+    /// Participant's number of the order that a replace changes; other kinds say what it holds.
     pub orig_user_ref: UserRefNum,
     /// Lots displayed at a time; 0: all of them.
     pub display_qty: u32,
-    /// Quantity, lots.
+    /// Quantity, lots (0..=[`crate::limits::QTY_MAX`] in an order); other kinds say what it holds.
     pub qty: Qty,
     /// Limit price; zero for orders without one.
     pub price: Price,
@@ -272,13 +275,13 @@ pub struct Command {
     pub expire_at: Nanos,
     /// Lots that must trade on entry, else the order is cancelled; 0: none.
     pub min_qty: u32,
-    /// Number of the request among all that the account's numbered session received, rising over
-    /// the account's life; 0: of none. A request with a number not above the largest so far is one
-    /// that came before.
+    /// Number of the request among all messages that the account's numbered session (FIX) received,
+    /// rising over the account's life; 0: the request belongs to no numbered session. A number that
+    /// is not above the largest so far marks a repeated request.
     pub session_seq: u32,
-    /// The participant's own identifier.
+    /// The participant's own identifier of the order or request; spaces: none.
     pub cl_ord_id: ClOrdId,
-    /// Reserved; zero.
+    /// Padding; zero.
     pub reserved3: [u8; 2],
 }
 
@@ -312,7 +315,7 @@ impl Command {
         }
     }
 
-    /// The terms of a new or replacing order that only some have.
+    /// The terms of a new or replacing order that only some order types use.
     pub fn terms(&self) -> OrderTerms {
         OrderTerms {
             display_qty: self.display_qty,
@@ -322,7 +325,8 @@ impl Command {
         }
     }
 
-    /// Whether the order may only rest.
+    /// Whether the order must not trade on entry: [`ORDER_POST_ONLY`] or [`ORDER_POST_ONLY_SLIDE`]
+    /// is set.
     pub fn post_only(&self) -> bool {
         self.flags & (ORDER_POST_ONLY | ORDER_POST_ONLY_SLIDE) != 0
     }
@@ -336,11 +340,11 @@ impl Command {
 )]
 #[repr(C)]
 pub struct Source {
-    /// The gateway.
+    /// Gateway that sent the input; 0: the exchange itself.
     pub gateway: GatewayId,
-    /// The shard the sequence numbers belong to.
+    /// Shard that the number `seq` belongs to.
     pub shard: ShardId,
-    /// Incarnation of the gateway.
+    /// Incarnation of the gateway, from 1; 0 with gateway 0.
     pub incarnation: Incarnation,
     /// Number of this input within (gateway, incarnation, shard), dense from 1.
     pub seq: u64,
@@ -358,15 +362,16 @@ pub const INPUT_T_IN_CAPPED: u64 = 2;
 pub struct Input {
     /// Position in the log, dense from 1.
     pub seq: Seq,
-    /// When the gateway received the request (its clock); audit and fairness only.
+    /// When the gateway received the request, on the gateway's clock. Orders are sequenced by it;
+    /// the engine uses it for [`crate::LimitKind::MessageRate`] alone.
     pub t_in: Nanos,
     /// Engine time: monotone over the log; the only time the engine uses.
     pub t_seq: Nanos,
-    /// Transport key.
+    /// Transport key of the request, by which duplicates are found.
     pub source: Source,
-    /// Bits: [`INPUT_LATE`], [`INPUT_T_IN_CAPPED`].
+    /// Bits [`INPUT_LATE`] and [`INPUT_T_IN_CAPPED`]; the others are zero.
     pub flags: u64,
-    /// The request.
+    /// The request itself.
     pub command: Command,
 }
 

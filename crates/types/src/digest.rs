@@ -9,7 +9,7 @@ use crate::{OrderRef, Price, Qty};
 pub struct Digest(pub u64);
 
 impl Digest {
-    /// Adds one word to the digest.
+    /// Folds `word` into the digest.
     pub fn fold(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }

@@ -54,7 +54,7 @@ pub enum ExecutionKind {
 pub enum RejectReason {
     /// The request was not refused.
     None = 0,
-    /// No such instrument.
+    /// The instrument number is 0 or not listed in this shard.
     UnknownInstrument = 1,
     /// Quantity is zero or above the instrument's maximum.
     InvalidQuantity = 2,
@@ -165,11 +165,11 @@ pub enum CancelReason {
     SelfTrade = 5,
     /// A mass cancel, by the participant or an operator.
     MassCancel = 6,
-    /// Its session ended.
+    /// The session that entered the order ended, with cancel on disconnect in force.
     Disconnect = 7,
-    /// Its date is past.
+    /// The order's `expire_at` has been reached.
     Expired = 8,
-    /// It was for an auction that has ended.
+    /// The order was for the opening or closing auction only, and that auction has ended.
     AuctionOver = 9,
     /// A kill switch was thrown.
     Killed = 10,
@@ -189,11 +189,11 @@ pub enum CancelReason {
 )]
 #[repr(u8)]
 pub enum Liquidity {
-    /// Not an execution.
+    /// The report is not about an execution.
     None = 0,
-    /// Rested in the book.
+    /// The order rested in the book and was traded against.
     Added = 1,
-    /// Came in and traded.
+    /// The order came in and traded against a resting order.
     Removed = 2,
     /// Traded in the opening auction.
     OpeningCross = 3,
@@ -222,9 +222,9 @@ impl From<CrossKind> for Liquidity {
 )]
 #[repr(C)]
 pub struct OrderTerms {
-    /// Lots displayed at a time.
+    /// Lots displayed at a time; 0: all.
     pub display_qty: u32,
-    /// Lots that must trade on entry.
+    /// Lots that must trade on entry; 0: none.
     pub min_qty: u32,
     /// Stop price, distance of a trailing stop or offset of a peg.
     pub stop_price: Price,
@@ -245,7 +245,7 @@ impl OrderTerms {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoBytes, TryFromBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct ExecutionReport {
-    /// Kind of the report.
+    /// What happened; decides what `qty`, `price` and `flags` hold.
     pub kind: ExecutionKind,
     /// Side of the order.
     pub side: Side,
@@ -255,15 +255,15 @@ pub struct ExecutionReport {
     pub time_in_force: TimeInForce,
     /// Command flags of the order; [`crate::REFUSED_MASS_CANCEL`] or 0 when a cancel is refused.
     pub flags: u8,
-    /// Reason of a rejection.
+    /// Why the request was refused; [`RejectReason::None`] when it was not.
     pub reject: RejectReason,
-    /// Reason of a cancellation.
+    /// Why open quantity was cancelled; [`CancelReason::None`] in other reports.
     pub cancel_reason: CancelReason,
     /// Whether an execution added or removed liquidity.
     pub liquidity: Liquidity,
     /// Account whose stream the report is in.
     pub account: AccountId,
-    /// The instrument.
+    /// Instrument of the order; 0: none or all.
     pub instrument: InstrumentId,
     /// Participant's number of the request or order.
     pub user_ref: UserRefNum,
@@ -291,7 +291,7 @@ pub struct ExecutionReport {
     /// Echo of the participant's identifier: the order's, but of an answer the request's. A cancel
     /// without one ([`CancelReason::Requested`]) is told of under the order's.
     pub cl_ord_id: ClOrdId,
-    /// Reserved; zero.
+    /// Padding; zero.
     pub reserved2: [u8; 2],
     /// The order's, or of a refused request its own; none where the report is about a trade that
     /// is broken or corrected.
@@ -304,17 +304,17 @@ const _: () = assert!(size_of::<ExecutionReport>() == 120);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum SystemEventCode {
-    /// Start of messages.
+    /// `O`: start of messages, always the first message of the day.
     StartOfMessages = b'O',
-    /// Start of system hours.
+    /// `S`: system hours begin; orders are accepted from now on.
     StartOfSystemHours = b'S',
-    /// Start of market hours.
+    /// `Q`: market hours begin.
     StartOfMarketHours = b'Q',
-    /// End of market hours.
+    /// `M`: market hours have ended.
     EndOfMarketHours = b'M',
-    /// End of system hours.
+    /// `E`: system hours have ended; no more orders are accepted today.
     EndOfSystemHours = b'E',
-    /// End of messages.
+    /// `C`: end of messages, always the last message of the day.
     EndOfMessages = b'C',
 }
 
@@ -322,13 +322,13 @@ pub enum SystemEventCode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum TradingState {
-    /// Halted.
+    /// `H`: trading is halted.
     Halted = b'H',
-    /// Paused: a volatility interruption.
+    /// `P`: trading is paused by a volatility interruption.
     Paused = b'P',
-    /// Quotation only: a call phase.
+    /// `Q`: quotation only, that is, a call phase: orders are collected and do not trade.
     QuotationOnly = b'Q',
-    /// Trading.
+    /// `T`: continuous trading.
     Trading = b'T',
 }
 
@@ -336,13 +336,13 @@ pub enum TradingState {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum CrossKind {
-    /// Opening auction.
+    /// `O`: the opening auction.
     Opening = b'O',
-    /// Closing auction.
+    /// `C`: the closing auction.
     Closing = b'C',
-    /// After a halt or a volatility interruption.
+    /// `H`: the auction after a halt or a volatility interruption.
     Resuming = b'H',
-    /// A batch auction during the day.
+    /// `I`: a batch auction during the day.
     Intraday = b'I',
 }
 
@@ -350,140 +350,140 @@ pub enum CrossKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum ImbalanceSide {
-    /// There is more to buy.
+    /// `B`: more lots to buy than to sell.
     Buy = b'B',
-    /// There is more to sell.
+    /// `S`: more lots to sell than to buy.
     Sell = b'S',
-    /// There is no imbalance.
+    /// `N`: equally many lots on both sides.
     None = b'N',
-    /// There are not enough orders to tell.
+    /// `O`: no price at which anything would trade.
     Insufficient = b'O',
 }
 
 /// One public event: exactly one ITCH 5.0 message, at one feed position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MarketEvent {
-    /// A step of the day.
+    /// A step of the trading day (ITCH `S`).
     SystemEvent {
         /// The step of the day that begins.
         code: SystemEventCode,
     },
-    /// An instrument is traded.
+    /// An instrument that is traded today, told at the start of the day (ITCH `R`).
     Directory {
-        /// Which; symbol and tick are looked up by the encoder.
+        /// Number of the instrument; its symbol and tick are looked up by the encoder.
         instrument: InstrumentId,
     },
-    /// The trading state of an instrument changes.
+    /// The trading state of an instrument changes (ITCH `H`).
     TradingAction {
-        /// The instrument whose state changes.
+        /// Instrument whose state changes.
         instrument: InstrumentId,
         /// Its state from now on.
         state: TradingState,
     },
-    /// An order rests in the book, last in its price level.
+    /// An order rests in the book, last in the queue of its price (ITCH `A`).
     AddOrder {
-        /// The instrument.
+        /// Instrument of the order.
         instrument: InstrumentId,
         /// Public reference of the order.
         order_ref: OrderRef,
-        /// Side of the order.
+        /// Side that the order rests on.
         side: Side,
-        /// Displayed lots.
+        /// Lots that the order displays.
         qty: Qty,
-        /// Price of the order.
+        /// Limit price that the order rests at.
         price: Price,
     },
-    /// A resting order traded at its own price.
+    /// A resting order traded at its own price (ITCH `E`).
     OrderExecuted {
-        /// The instrument.
+        /// Instrument of the order.
         instrument: InstrumentId,
-        /// The resting order.
+        /// Reference of the resting order.
         order_ref: OrderRef,
-        /// Lots traded.
+        /// Quantity that traded, lots.
         qty: Qty,
-        /// The trade.
+        /// Match number of the trade.
         match_number: MatchNumber,
     },
-    /// A resting order lost quantity and keeps its place.
+    /// A resting order lost quantity without trading and keeps its place (ITCH `X`).
     OrderCancel {
-        /// The instrument.
+        /// Instrument of the order.
         instrument: InstrumentId,
-        /// The resting order.
+        /// Reference of the resting order.
         order_ref: OrderRef,
-        /// Lots that were cancelled.
+        /// Displayed lots that were cancelled.
         qty: Qty,
     },
-    /// A resting order is gone without trading.
+    /// A resting order left the book without trading (ITCH `D`).
     OrderDelete {
-        /// The instrument.
+        /// Instrument of the order.
         instrument: InstrumentId,
-        /// The order.
+        /// Reference of the order that left.
         order_ref: OrderRef,
     },
-    /// A resting order is replaced and goes last in its (new) price level.
+    /// A resting order is replaced and goes last in the queue of its (new) price (ITCH `U`).
     OrderReplace {
-        /// The instrument.
+        /// Instrument of both orders.
         instrument: InstrumentId,
         /// Reference of the order that is replaced.
         old_ref: OrderRef,
-        /// The order that comes, same side.
+        /// Reference of the order that takes its place, on the same side.
         new_ref: OrderRef,
-        /// Displayed lots.
+        /// Lots that the new order displays.
         qty: Qty,
-        /// Price of the new order.
+        /// Limit price of the new order.
         price: Price,
     },
-    /// A displayed order traded at another price than its own, as in an auction.
+    /// A displayed order traded at another price than its own, as in an auction (ITCH `C`).
     OrderExecutedWithPrice {
-        /// The instrument.
+        /// Instrument of the order.
         instrument: InstrumentId,
-        /// The displayed order.
+        /// Reference of the displayed order.
         order_ref: OrderRef,
-        /// Lots traded.
+        /// Displayed quantity that traded, lots.
         qty: Qty,
-        /// The trade.
+        /// Match number of the trade.
         match_number: MatchNumber,
         /// Whether it counts in time and sales; false when a [`MarketEvent::CrossTrade`] does.
         printable: bool,
-        /// The price of the trade.
+        /// Price at which the lots traded.
         price: Price,
     },
-    /// A trade of an order that was not displayed.
+    /// A trade of a resting order that was not displayed (ITCH `P`).
     Trade {
-        /// The instrument.
+        /// Instrument that traded.
         instrument: InstrumentId,
         /// Side of the resting order.
         side: Side,
-        /// Lots traded.
+        /// Lots that traded.
         qty: Qty,
-        /// The price.
+        /// Price at which the lots traded.
         price: Price,
-        /// The trade.
+        /// Match number of the trade.
         match_number: MatchNumber,
     },
-    /// All trades of one uncrossing.
+    /// All trades of one uncrossing in one sum (ITCH `Q`).
     CrossTrade {
-        /// The instrument.
+        /// Instrument that was uncrossed.
         instrument: InstrumentId,
-        /// Lots traded.
+        /// Lots that traded in the uncrossing, each trade counted once.
         qty: Qty,
-        /// The auction price.
+        /// Auction price, the same for all its trades.
         price: Price,
-        /// The cross.
+        /// Match number of the cross.
         match_number: MatchNumber,
-        /// Opening or closing auction.
+        /// Auction that was uncrossed: opening, closing, resuming or batch.
         kind: CrossKind,
     },
-    /// A trade was broken.
+    /// The exchange broke a trade that had been published (ITCH `B`).
     BrokenTrade {
-        /// The instrument.
+        /// Instrument that had traded.
         instrument: InstrumentId,
         /// Match number of the broken trade.
         match_number: MatchNumber,
     },
-    /// Net order imbalance of a call phase.
+    /// Net order imbalance of a call phase (ITCH `I`).
     Imbalance {
-        /// The instrument.
+        /// Instrument that is in a call phase.
         instrument: InstrumentId,
         /// Lots that would trade at the reference price.
         paired: Qty,
@@ -495,22 +495,22 @@ pub enum MarketEvent {
         far: Price,
         /// Price at which all orders would clear: the indicative price.
         near: Price,
-        /// The reference price.
+        /// Reference price of the instrument.
         reference: Price,
-        /// Opening or closing auction.
+        /// Auction that the call leads to.
         kind: CrossKind,
     },
-    /// The price range outside which nothing trades in continuous trading.
+    /// Price range outside which nothing trades in continuous trading (ITCH `J`).
     Collar {
-        /// The instrument.
+        /// Instrument that the collar applies to.
         instrument: InstrumentId,
         /// Reference price in the middle of the collar.
         reference: Price,
-        /// Highest price.
+        /// Highest price at which orders may trade.
         upper: Price,
-        /// Lowest price.
+        /// Lowest price at which orders may trade.
         lower: Price,
-        /// How often it was widened today.
+        /// How often the collar was widened today.
         extension: u32,
     },
 }

@@ -1,15 +1,17 @@
-//! Names of the feed's sessions, day after day.
+//! Names of the feed's MoldUDP64 sessions, one for each trading day.
 //!
-//! Each trading day of a stream is a MoldUDP64 session of its own, whose messages are numbered from 1.
-//! The first two characters of the name count the sessions, in base 36 with the digits `0-9A-Z`; the
-//! others stay. So whoever knows one name knows those of all days, and which of two is the later one.
+//! Each trading day of a stream is a MoldUDP64 session of its own, whose messages are numbered from
+//! 1. The first two characters of the name count the sessions, in base 36 with the digits `0-9A-Z`;
+//! the other eight stay the same. So a reader that knows one name can compute the names of all
+//! days, and tell which of two is the later.
 
 const DIGITS: &[u8; 36] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// Sessions of one stream whose names differ: those of five years of trading days.
 pub const FEED_SESSIONS: u16 = 36 * 36;
 
-/// What the first two characters count; others than the digits count as 0.
+/// The number in the first two characters of a name, 0..36 × 36; a character that is no digit
+/// counts as 0.
 fn counted(name: &[u8; 10]) -> u16 {
     let digit = |of: u8| DIGITS.iter().position(|digit| *digit == of).unwrap_or(0) as u16;
     digit(name[0]) * 36 + digit(name[1])
@@ -27,8 +29,8 @@ pub fn later_session(name: [u8; 10], later: u16) -> [u8; 10] {
     later
 }
 
-/// How many sessions after the one named `known` that named `name` is: 0 for the same, at most half of
-/// [`FEED_SESSIONS`]. `None` for an earlier one or one of another stream.
+/// Number of sessions from the one named `known` to the one named `name`: 0 for the same, at most
+/// half of [`FEED_SESSIONS`]. `None` when `name` is an earlier session or one of another stream.
 pub fn sessions_later(known: [u8; 10], name: [u8; 10]) -> Option<u16> {
     let later = (counted(&name) + FEED_SESSIONS - counted(&known)) % FEED_SESSIONS;
     (later <= FEED_SESSIONS / 2 && later_session(known, later) == name).then_some(later)

@@ -37,7 +37,8 @@ id!(
     Incarnation(u32)
 );
 id!(
-    /// An engine shard.
+    /// An engine shard: one engine, one input log and one feed; numbered from 0 (below
+    /// [`crate::limits::SHARDS_MAX`]).
     ShardId(u16)
 );
 id!(
@@ -71,7 +72,7 @@ id!(
 pub struct ClOrdId(pub [u8; 14]);
 
 impl ClOrdId {
-    /// No identifier: spaces.
+    /// Fourteen spaces: no identifier was given.
     pub const BLANK: ClOrdId = ClOrdId([b' '; 14]);
 }
 

@@ -1,4 +1,4 @@
-//! What is traded.
+//! Instruments: their symbols and the facts about them that do not change during a day.
 
 use crate::{InstrumentId, Price, Qty};
 
@@ -36,7 +36,7 @@ impl std::fmt::Display for Symbol {
 pub struct Instrument {
     /// Dense identifier, also the ITCH stock locate.
     pub id: InstrumentId,
-    /// Name on every wire.
+    /// Name of the instrument in OUCH, ITCH and FIX messages.
     pub symbol: Symbol,
     /// Smallest price step; every limit price is a positive multiple of it.
     pub tick: Price,

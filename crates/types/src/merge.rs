@@ -1,5 +1,5 @@
-//! Records that put another shard's part of an account's private stream into the one of its home:
-//! what they say, and how a command and the report that follows carry it.
+//! Records that merge another shard's part of an account's private stream into the stream of the
+//! account's home shard, and the fields of the command and of the report that carry a record.
 
 use crate::{
     AccountId, Command, CommandKind, ExecutionKind, ExecutionReport, Qty, ShardId, UserRefNum,
@@ -12,7 +12,7 @@ use crate::{
 /// has no place in the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MergeRecord {
-    /// Whose stream.
+    /// Account whose private stream is merged.
     pub account: AccountId,
     /// The shard that has the contents; not the account's home.
     pub shard: ShardId,
@@ -21,10 +21,10 @@ pub struct MergeRecord {
 }
 
 impl MergeRecord {
-    /// Positions are below this.
+    /// Positions of a stream are below this number: 62 bits.
     pub const POSITION_MAX: u64 = 1 << 62;
 
-    /// The command that carries it.
+    /// The [`CommandKind::MergeStream`] command that carries the record.
     pub fn command(&self) -> Command {
         Command {
             account: self.account,
@@ -34,13 +34,15 @@ impl MergeRecord {
         }
     }
 
-    /// What a command records; `None` when it is of another kind, or names what there can't be.
+    /// The record that a command carries; `None` when the command is of another kind, or its shard
+    /// or position is out of range.
     pub fn of(command: &Command) -> Option<MergeRecord> {
         let merges = command.kind == CommandKind::MergeStream;
         MergeRecord::read(command.account, command.user_ref, command.qty).filter(|_| merges)
     }
 
-    /// What a report of the home's stream refers to; `None` for one that has contents of its own.
+    /// The record that a report of the home's stream carries; `None` for a report with contents of
+    /// its own, and where shard or position is out of range.
     pub fn told(report: &ExecutionReport) -> Option<MergeRecord> {
         let refers = report.kind == ExecutionKind::StreamReference;
         MergeRecord::read(report.account, report.user_ref, report.qty).filter(|_| refers)

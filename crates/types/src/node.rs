@@ -14,22 +14,23 @@ use core::net::{IpAddr, SocketAddr};
 
 use crate::{Address, ClockReading, Nanos, NodeId, Remote, ShardId};
 
-/// Somebody a node talks to by datagram or asks to connect to.
+/// A party that a node sends datagrams to or connects to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Peer {
     /// A node of the deployment.
     Node(NodeId),
-    /// Somebody else, opaque to nodes: a driver packs IPv4 address and port
+    /// A party that is not a node of the deployment; nodes do not read the number. A driver packs
+    /// IPv4 address and port (`address << 16 | port`), the simulator an index of its own.
     /// (`address << 16 | port`), the simulator an index of its own.
     Addr(u64),
-    /// Somebody else, at an IPv6 address that does not stand for one of IPv4. Made by [`Peer::at`],
-    /// so that everybody has one name only.
+    /// A party that is not a node of the deployment, at an IPv6 address that is not a mapped IPv4
+    /// address. Made by [`Peer::at`], so that each party has exactly one value.
     V6 {
         /// Upper 64 bits of the address.
         network: u64,
-        /// Lower 64 bits of it.
+        /// Lower 64 bits of the address.
         host: u64,
-        /// The port.
+        /// UDP or TCP port.
         port: u16,
     },
 }
@@ -40,20 +41,21 @@ const PORT_BITS: u32 = 16;
 const _: () = assert!(size_of::<Peer>() == 24, "copied with every datagram");
 
 impl Peer {
-    /// Nobody: a driver sends nothing there.
+    /// No recipient: a driver sends nothing there.
     pub const NOBODY: Peer = Peer::Addr(0);
 
     /// Other processes of the machine, by the ring in shared memory that a driver keeps for the node; no
     /// address packs to it. A driver without one sends nothing there.
     pub const RING: Peer = Peer::Addr(u64::MAX);
 
-    /// Whoever has this IPv4 address and port, as drivers pack them.
+    /// The party at this IPv4 address (first octet in the highest byte) and port, as drivers pack
+    /// them.
     pub const fn v4(address: u32, port: u16) -> Peer {
         Peer::Addr((address as u64) << PORT_BITS | port as u64)
     }
 
-    /// Whoever has this address and port. An IPv4 address mapped into IPv6 (`::ffff:a.b.c.d`), as a
-    /// socket of both versions sees it, is that of IPv4.
+    /// The party at this address and port. An IPv4 address mapped into IPv6 (`::ffff:a.b.c.d`), as
+    /// a socket of both versions sees it, becomes that IPv4 address.
     #[inline]
     pub const fn at(address: Address, port: u16) -> Peer {
         match address.as_v4() {
@@ -81,8 +83,9 @@ impl Peer {
         self.inet().map(|(address, port)| SocketAddr::new(address.ip(), port))
     }
 
-    /// What one owner of addresses can be held to ([`Address::source`]): without the port, and of an
-    /// IPv6 address the /64 that it is in. A node, and a number that is no address, are themselves.
+    /// The peer without its port and, at an IPv6 address, without the lower 64 bits: the unit that
+    /// bounds per source are applied to ([`Address::source`]). A node and a number that is no
+    /// address stay as they are.
     pub const fn source(self) -> Peer {
         match self {
             Peer::V6 { network, .. } => Peer::V6 { network, host: 0, port: 0 },
@@ -103,12 +106,12 @@ impl From<SocketAddr> for Peer {
     }
 }
 
-/// Channels of shards but the first are behind this one.
+/// Channel numbers above this one are those of the shards from 1 on.
 const SHARD_CHANNELS: u8 = 128;
 
 const _: () = assert!(crate::limits::SHARDS_MAX <= (u8::MAX - SHARD_CHANNELS) as usize);
 
-/// Which of a node's sockets: meanings are the node's own.
+/// Which of a node's sockets; each node gives its channels their meaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Channel(pub u8);
 
@@ -139,14 +142,15 @@ impl Channel {
     }
 }
 
-/// A stream connection; chosen by whoever opened it, unique for the life of the node.
+/// A stream connection. The side that opens it chooses the number, unique for the life of the node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId(pub u32);
 
 impl ConnId {
     /// Doors that a node can have: listeners of the caller.
     pub const DOORS: u8 = 8;
-    /// Connections of a door are numbered in so many low bits, the door stands above them.
+    /// Number of low bits that number a connection within its door; the door's number stands above
+    /// them.
     pub const DOOR_SHIFT: u32 = 28;
 
     /// Which of the node's doors an accepted connection came through, in the order of the
@@ -166,40 +170,40 @@ pub struct Span {
 /// One thing the caller must do for the node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// Send a datagram.
+    /// Send one datagram.
     Datagram {
-        /// From which socket.
+        /// Socket of the node to send from.
         channel: Channel,
-        /// The recipient.
+        /// Peer that the datagram goes to.
         to: Peer,
-        /// The bytes.
+        /// Contents of the datagram, stored in the outbox.
         bytes: Span,
     },
     /// Write to a stream, in order, after all earlier writes.
     Stream {
         /// The connection to write to.
         conn: ConnId,
-        /// The bytes.
+        /// Bytes to append to the stream, stored in the outbox.
         bytes: Span,
     },
     /// Open a stream; answered by `handle_connect` or `handle_close`.
     Connect {
-        /// The node's name for it, not in use.
+        /// Number that the node chose for the connection; not in use by another.
         conn: ConnId,
-        /// The recipient.
+        /// Peer to connect to.
         to: Peer,
     },
     /// Write what is pending, then close; no `handle_close` follows.
     Close {
-        /// The connection to close.
+        /// Connection to close.
         conn: ConnId,
     },
     /// Have the caller's worker do what takes too long for a node; answered by `handle_work`, or
     /// never when there is no worker or it is behind.
     Work {
-        /// The node's name for it.
+        /// Number that the node chose; [`Node::handle_work`] returns it with the answer.
         ticket: u64,
-        /// What to work on.
+        /// Input of the work, stored in the outbox; its format is between node and worker.
         bytes: Span,
     },
 }
@@ -222,15 +226,15 @@ pub enum TracePoint {
 /// One observation for the telemetry collector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trace {
-    /// What was seen.
+    /// Which step of the message's way was observed.
     pub point: TracePoint,
-    /// By whom.
+    /// Node that made the observation.
     pub node: NodeId,
-    /// Which message: see [`Trace::message`].
+    /// Name of the message, made by [`Trace::message`].
     pub id: u64,
-    /// On the observer's clock.
+    /// When it happened, on the observer's clock, ns.
     pub at: Nanos,
-    /// See the point.
+    /// Deadline of the datagram, ns, or another figure that [`TracePoint`] names; 0: none.
     pub value: u64,
 }
 
@@ -247,23 +251,24 @@ impl Trace {
     }
 }
 
-/// What all copies of a datagram between nodes have in common, in clear.
+/// Name of a datagram between nodes: the part of its header that all its copies share, sent in
+/// clear.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DatagramName {
-    /// Which life of its source.
+    /// Life of the node that sent it.
     pub epoch: u32,
-    /// Its number in that life.
+    /// Number of the datagram in that life of its source.
     pub number: u64,
 }
 
 /// A copy of a datagram that was dropped in front of the node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DroppedCopy {
-    /// Which datagram; of the number the lower half.
+    /// Name of the datagram, with only the lower half of its number.
     pub name: DatagramName,
-    /// Who says to have sent this copy: nobody has proved it.
+    /// Node that the copy claims to come from; nothing has proved it.
     pub sender: NodeId,
-    /// When it came, on the node's clock.
+    /// When the copy arrived, on the node's clock, ns.
     pub came: Nanos,
 }
 
@@ -278,7 +283,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Forgets everything, keeps the memory.
+    /// Removes all operations, traces and bytes; keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -288,7 +293,7 @@ impl Outbox {
         self.confirmed.clear();
     }
 
-    /// Nothing to do and nothing to tell.
+    /// Whether nothing is queued: no operation, trace, record or confirmation.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
@@ -330,12 +335,12 @@ impl Outbox {
         self.ops.push(Op::Close { conn });
     }
 
-    /// Asks for stored bytes to be worked on.
+    /// Asks for stored bytes to be worked on; `ticket` comes back with the answer.
     pub fn work(&mut self, ticket: u64, bytes: Span) {
         self.ops.push(Op::Work { ticket, bytes });
     }
 
-    /// Records an observation.
+    /// Records an observation for the telemetry collector.
     #[inline]
     pub fn trace(&mut self, trace: Trace) {
         self.traces.push(trace);
@@ -347,7 +352,7 @@ impl Outbox {
         self.journal.extend_from_slice(records);
     }
 
-    /// Takes back what was to be made durable, once somebody else has taken care of it.
+    /// Removes the records that were to be made durable, after the caller has taken them over.
     pub fn clear_journaled(&mut self) {
         self.journal.clear();
     }
@@ -365,7 +370,7 @@ impl Outbox {
         self.confirmed.push(name);
     }
 
-    /// Datagrams that were confirmed.
+    /// Names of the datagrams confirmed since the last [`Outbox::clear`], in order.
     #[inline]
     pub fn confirmed(&self) -> &[DatagramName] {
         &self.confirmed

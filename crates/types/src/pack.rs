@@ -1,5 +1,5 @@
-//! Words in a row, for what a node writes down of itself and takes up again: little-endian, read
-//! back with bounds, so that no bytes can make a reader panic or ask for much memory.
+//! Integers and byte strings in a row, for state that a node saves and reads back: little-endian,
+//! and read with bounds, so that no input makes a reader panic or reserve much memory.
 
 /// Appends words to a buffer.
 pub struct Packer<'a> {
@@ -27,17 +27,17 @@ impl<'a> Packer<'a> {
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A length or a count, as eight bytes.
+    /// Appends a length or a count as eight bytes, little endian.
     pub fn count(&mut self, value: usize) {
         self.u64(value as u64);
     }
 
-    /// Bytes as they are; whoever reads them knows how many.
+    /// Appends bytes without a length; the reader has to know how many there are.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Bytes with their length before them.
+    /// Appends what `fill` writes, with its length in bytes before it (eight bytes, little endian).
     pub fn section(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
         let at = self.bytes.len();
         self.u64(0);
@@ -49,14 +49,14 @@ impl<'a> Packer<'a> {
     }
 }
 
-/// Takes words from a slice; everything is `None` where it ends too early.
+/// Reads integers and byte strings from a slice; every read is `None` when too few bytes are left.
 pub struct Unpacker<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Unpacker<'a> {
-    /// From the first byte on.
+    /// A reader that stands at the first byte of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Unpacker<'a> {
         Unpacker { bytes, at: 0 }
     }
@@ -77,40 +77,41 @@ impl<'a> Unpacker<'a> {
         self.raw(N)?.first_chunk().copied()
     }
 
-    /// Reads one byte.
+    /// Reads one byte; `None` at the end of the slice.
     pub fn u8(&mut self) -> Option<u8> {
         self.array().map(u8::from_le_bytes)
     }
 
-    /// A byte that is 0 or 1.
+    /// Reads a byte as a flag; `None` for a value other than 0 and 1.
     pub fn bool(&mut self) -> Option<bool> {
         self.u8().filter(|byte| *byte < 2).map(|byte| byte == 1)
     }
 
-    /// Reads four bytes, little endian.
+    /// Reads four bytes, little endian; `None` if there are fewer.
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// Reads eight bytes, little endian.
+    /// Reads eight bytes, little endian; `None` if there are fewer.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A count of things that take `each` bytes at least, all of which are there.
+    /// Reads a count of elements of at least `each` bytes; `None` when so many elements cannot be
+    /// in the rest of the slice.
     pub fn count(&mut self, each: usize) -> Option<usize> {
         let count = usize::try_from(self.u64()?).ok()?;
         let left = self.bytes.len() - self.at;
         (count.checked_mul(each.max(1))? <= left).then_some(count)
     }
 
-    /// Bytes with their length before them.
+    /// Reads a byte string with its length before it, as [`Packer::section`] writes it.
     pub fn section(&mut self) -> Option<&'a [u8]> {
         let length = self.count(1)?;
         self.raw(length)
     }
 
-    /// Checks that all bytes were read.
+    /// Checks that all bytes were read; `None` when some are left.
     pub fn end(&self) -> Option<()> {
         (self.at == self.bytes.len()).then_some(())
     }

@@ -1,4 +1,4 @@
-//! Who is at the other end of a stream, as far as the transport has proved it.
+//! What the transport has proved about the other end of a stream: address and certificate.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,18 +6,19 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address(pub u128);
 
-/// Above the 32 bits of a mapped IPv4 address.
+/// The bits above the 32 of a mapped IPv4 address.
 const MAPPED: u128 = 0xFFFF << 32;
-/// Bits above those of IPv4.
+/// Number of bits above the 32 of a mapped IPv4 address.
 const MAPPED_BITS: u8 = 96;
 
 impl Address {
-    /// An IPv4 address.
+    /// The IPv4 address `bits` (first octet in the highest byte), mapped into IPv6.
     pub const fn v4(bits: u32) -> Address {
         Address(MAPPED | bits as u128)
     }
 
-    /// The IPv4 address, if it is one.
+    /// The 32 bits of an IPv4 address (first octet highest); `None` for an IPv6 address that is not
+    /// mapped.
     pub const fn as_v4(self) -> Option<u32> {
         if self.0 >> 32 == MAPPED >> 32 { Some(self.0 as u32) } else { None }
     }
@@ -28,7 +29,7 @@ impl Address {
         if self.as_v4().is_some() { self } else { Address(self.0 & !(u64::MAX as u128)) }
     }
 
-    /// As the standard library has it; a mapped IPv4 address is one of IPv4.
+    /// The address as the standard library has it; a mapped IPv4 address becomes an IPv4 address.
     #[inline]
     pub const fn ip(self) -> IpAddr {
         match self.as_v4() {
@@ -74,7 +75,7 @@ impl AddressRange {
         Some(AddressRange { first: of.0 & mask, mask })
     }
 
-    /// Whether `address` is one of them.
+    /// Whether `address` is in the range.
     pub const fn contains(&self, address: Address) -> bool {
         address.0 & self.mask == self.first
     }
@@ -94,7 +95,7 @@ pub struct Certificate {
 pub struct Remote {
     /// Where it connects from; `None` where addresses mean nothing, as in a simulation.
     pub address: Option<Address>,
-    /// Whose certificate it has.
+    /// Certificate of the other side, whose key it has proved to hold; `None`: it showed none.
     pub certificate: Option<Certificate>,
 }
 

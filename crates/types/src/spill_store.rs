@@ -1,11 +1,11 @@
-//! Where a node spills what it keeps and seldom needs, so that its memory stays bounded.
+//! Storage for data that a node keeps but seldom needs, so that the node's memory stays bounded.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::Digest;
 
-/// Bytes by their offset; whoever composes the nodes gives them one, a file for instance.
+/// Bytes by their offset. The code that composes the nodes gives each a store, for instance a file.
 ///
 /// Called between two inputs of the node, so it must be quick: a few KiB at a time. Nothing a
 /// node decides may depend on how long it takes, and what was put is read back as it was.
@@ -112,8 +112,9 @@ impl SpillStore for MemorySpill {
     }
 }
 
-/// A spill store of blocks of one length, each with a checksum behind it: what was changed since it
-/// was put, or is another block, is not read. Whoever puts anything else is refused.
+/// A spill store of blocks of one length, each with a checksum behind it. A block that has changed
+/// since it was put, or that belongs to another offset, cannot be read; writes of any other length
+/// or offset are refused.
 pub struct Checked<S> {
     spill: S,
     block: usize,
@@ -124,19 +125,21 @@ pub struct Checked<S> {
 const SUM: usize = 8;
 
 impl<S: SpillStore> Checked<S> {
-    /// Blocks of `block` bytes on `spill store`, where each takes eight more.
+    /// A store of blocks of `block` bytes in `spill`, where each takes eight bytes more.
     pub fn new(spill: S, block: usize) -> Checked<S> {
         Checked { spill, block: block.max(1), stored: Vec::with_capacity(block + SUM) }
     }
 
-    /// Where the block is in the spill store, and its number; `None` when these bytes are no block.
+    /// Offset of the block in `spill` and its number; `None` when offset and length are not those
+    /// of a block.
     fn place(&self, at: u64, len: usize) -> Option<(u64, u64)> {
         let whole = len == self.block && at.is_multiple_of(self.block as u64);
         let number = at / self.block as u64;
         Some((number.checked_mul((self.block + SUM) as u64).filter(|_| whole)?, number))
     }
 
-    /// Reads a block by `get`, and compares its checksum.
+    /// Reads a block by `get` and compares its checksum: `Some(false)` when it cannot be read or
+    /// does not match, `None` when `get` has to wait.
     fn read(
         &self,
         at: u64,
@@ -180,7 +183,8 @@ impl<S: SpillStore> SpillStore for Checked<S> {
         self.read(at, into, S::get_now)
     }
 
-    /// Of whole blocks.
+    /// Frees whole blocks; false, and nothing is freed, when offset or length is no multiple of a
+    /// block.
     fn free(&mut self, at: u64, len: u64) -> bool {
         let (block, stored) = (self.block as u64, (self.block + SUM) as u64);
         if !at.is_multiple_of(block) || !len.is_multiple_of(block) {

@@ -26,11 +26,11 @@ pub struct Nanos(pub u64);
 impl Nanos {
     /// Later than every instant: "no timer".
     pub const NEVER: Nanos = Nanos(u64::MAX);
-    /// One microsecond in nanoseconds.
+    /// Nanoseconds of one microsecond.
     pub const MICRO: u64 = 1_000;
-    /// One millisecond in nanoseconds.
+    /// Nanoseconds of one millisecond.
     pub const MILLI: u64 = 1_000_000;
-    /// One second in nanoseconds.
+    /// Nanoseconds of one second.
     pub const SECOND: u64 = 1_000_000_000;
 
     /// Nanoseconds from `earlier` to `self`, 0 when `self` is the earlier one.
@@ -62,37 +62,38 @@ impl Sub for Nanos {
 /// `now - bound_ns ..= now + bound_ns`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockReading {
-    /// Reading of the clock.
+    /// Time that the clock shows, ns since the Unix epoch.
     pub now: Nanos,
     /// Largest error of `now` in nanoseconds.
     pub bound_ns: u64,
 }
 
-/// The venue's clock beside a node's: the one that its day goes by and its log is dated with. It is the
-/// node's own, unless somebody has it go on faster over times in which nothing happens.
+/// The venue's clock, which sets the venue's day and dates its log. It shows the node's clock,
+/// unless it was told to run ahead over times in which nothing happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VenueClock {
     ahead_ns: u64,
 }
 
 impl VenueClock {
-    /// From now on it is so many nanoseconds ahead of the node's clock; it never goes back.
+    /// Sets the lead over the node's clock to `ahead_ns`, ns; a smaller lead than before is
+    /// ignored, so that the clock never goes back.
     pub fn go_ahead(&mut self, ahead_ns: u64) {
         self.ahead_ns = self.ahead_ns.max(ahead_ns);
     }
 
-    /// Nanoseconds that it is ahead.
+    /// Lead of the venue's clock over the node's, ns.
     pub fn ahead_ns(self) -> u64 {
         self.ahead_ns
     }
 
-    /// What it shows when the node's clock shows `now`.
+    /// What the venue's clock shows when the node's clock shows `now`.
     pub fn at(self, now: Nanos) -> Nanos {
         now.after(self.ahead_ns)
     }
 
-    /// What the node's clock shows when this one shows `at`; [`Nanos::NEVER`] stays it, and what is past may
-    /// come out as anything that is past.
+    /// What the node's clock shows when the venue's clock shows `at`; [`Nanos::NEVER`] stays
+    /// [`Nanos::NEVER`], and a time that would lie before 0 becomes 0.
     pub fn when(self, at: Nanos) -> Nanos {
         if at == Nanos::NEVER { at } else { Nanos(at.0.saturating_sub(self.ahead_ns)) }
     }
