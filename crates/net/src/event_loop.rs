@@ -13,7 +13,7 @@ use types::{Channel, ClockReading, Nanos, Node, NodeId, Outbox, Peer, limits::DA
 use crate::conn::Incoming;
 use crate::control::{Commands, Control, LoopHandle};
 use crate::io::{Io, LocalBatch, LoopConfig, Notice, Token};
-use crate::poller::sharpen_timers;
+use crate::poller::{WaitStrategy, sharpen_timers};
 use crate::secure::SEALED_READ;
 use crate::tls::{ClientTls, ServerTls};
 use crate::worker::JobSender;
@@ -33,6 +33,9 @@ const STOP_CHECK_NS: u64 = 10 * Nanos::MILLI;
 const BUNDLE_WAIT_NS: u64 = 50 * Nanos::MICRO;
 /// Datagrams that stay in the loop, served in a row while those who steer it wait.
 const LOCAL_ROUND: usize = 256;
+/// Hops from node to node within a turn: an order's way to the root, its answer's back, and what
+/// acknowledges that. What goes further waits until sockets were looked at.
+const LOCAL_HOPS: usize = 4;
 /// How long traces may wait for their batch to fill.
 const TRACE_WAIT_NS: u64 = 2 * Nanos::MILLI;
 
@@ -145,6 +148,11 @@ impl<N: Node> Loop<N> {
     pub fn connect_peers(&mut self, id: NodeId, channel: Channel) -> std::io::Result<()> {
         let host = self.driver.io.host_of(id).ok_or(std::io::ErrorKind::NotFound)?;
         self.driver.io.connect_peers(host, channel)
+    }
+
+    /// How it waits from now on, instead of as [`LoopConfig::wait`] said.
+    pub fn set_wait(&mut self, wait: WaitStrategy) {
+        self.driver.io.config.wait = wait;
     }
 
     /// Where traces of this loop's nodes go; without it they are dropped uncounted.
@@ -323,7 +331,9 @@ impl Driver {
         }
         self.io.shake_hands(&mut self.buffer, now);
         self.deliver_notices(nodes);
-        self.serve_local(nodes);
+        for _ in 0..LOCAL_HOPS {
+            self.serve_local(nodes);
+        }
         self.tell_dropped(nodes);
         self.io.flush_lanes();
         self.flushed_at = now;
@@ -472,7 +482,7 @@ impl Driver {
         }
     }
 
-    /// Hands over the datagrams that stay in the loop; those they cause wait for the next turn.
+    /// Hands over the datagrams that stay in the loop; those they cause wait for the next time.
     fn serve_local(&mut self, nodes: &mut dyn Nodes) {
         if self.io.local.items.is_empty() {
             return;

@@ -69,7 +69,9 @@ impl System {
         let clock = Clock::start(self.config.hold.clock_bound_ns);
         let mut exchange = exchange_config(&self.config, &clock);
         exchange.options.secret = overlay_options(&self.config)?.secret;
-        let (inside, entries) = self.exchange(clock, &exchange)?;
+        // Nobody reads what is released; the socket stays open so that sending costs the usual.
+        let sink = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io)?;
+        let (inside, entries) = self.exchange(clock, &exchange, &sink)?;
         let habits = LoopConfig { wait: wait_strategy(self.path), ..LoopConfig::default() };
         let mut outside = Loop::new(clock, Arc::new(Directory::default()), habits).map_err(io)?;
         let load = self.participants(entries, slice_ns, seed)?;
@@ -118,10 +120,9 @@ impl System {
         &self,
         clock: Clock,
         exchange: &ExchangeConfig,
+        sink: &UdpSocket,
     ) -> Result<(Vec<Loop<Role>>, Vec<Peer>), Failure> {
         let udp = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io);
-        let sink = udp()?;
-        // Nobody reads what is released; the socket stays open so that sending costs the usual.
         let feed = peer_addr(sink.local_addr().map_err(io)?);
         let nodes = deploy(exchange, host::deployment::life()?, |_| feed)
             .map_err(|e| Failure::Run(e.to_string()))?;
@@ -148,7 +149,7 @@ impl System {
             let mut own = vec![(Channel::OVERLAY, socket)];
             let (mut doors, mut place) = (Vec::new(), 0);
             if role.as_edge().is_some() {
-                own.push((Channel::FEED, sink.try_clone().map_err(io)?));
+                own.push((Channel::FEED, udp()?));
                 doors = vec![listen()?, listen()?];
                 entries.push(address(self.door(&doors))?);
                 place = loops.len() - 1;
