@@ -48,6 +48,7 @@ use host::journal::health::{Health, Standing};
 use host::journal::kept;
 use host::journal::kept::written;
 use host::replica::line::RootLine;
+use host::sockets::io;
 use host::{deployment, group, room, spill};
 
 use accelerate::Accelerator;
@@ -410,8 +411,12 @@ impl Run<'_> {
                 });
             }
             scope.spawn(move || jobs.serve(&edges, host::password::work));
-            let spawn = |of: Loop<Role>| scope.spawn(|| host(of, &stop, &board, &trouble));
-            let threads: Vec<ScopedJoinHandle<_>> = plan.loops.into_iter().map(spawn).collect();
+            let spawn = |(of, core): (Loop<Role>, Option<u16>)| {
+                let (stop, board, trouble) = (&stop, &board, &trouble);
+                scope.spawn(move || host(of, core, stop, board, trouble))
+            };
+            let loops = plan.loops.into_iter().zip(plan.cores);
+            let threads: Vec<ScopedJoinHandle<_>> = loops.map(spawn).collect();
             let (root, mailbox) =
                 (watch.handles[0].clone(), plan.writing.as_ref().map(|w| Arc::clone(&w.mailbox)));
             let writer = plan.writing.zip(health).map(|(writing, health)| {
@@ -486,13 +491,18 @@ impl Run<'_> {
 }
 
 /// Runs one loop; its nodes, or nothing and a complaint.
+/// Runs a loop on the calling thread, which takes `core` if it is to have one.
 fn host(
     of: Loop<Role>,
+    core: Option<u16>,
     stop: &AtomicBool,
     board: &Board,
     trouble: &Mutex<Vec<String>>,
 ) -> Vec<(NodeId, Role)> {
-    of.run(stop, OBSERVE_EVERY, |of, _| board.observe(of)).unwrap_or_else(|error| {
+    let taken = core.map_or(Ok(()), |core| host::core::take("[loops]", core));
+    let run = || of.run(stop, OBSERVE_EVERY, |of, _| board.observe(of)).map_err(io);
+    taken.and_then(|()| run()).unwrap_or_else(|error| {
+        stop.store(true, Ordering::Relaxed);
         if let Ok(mut trouble) = trouble.lock() {
             trouble.push(format!("a loop failed: {error}"));
         }

@@ -24,11 +24,11 @@ pub fn shared() -> LoopConfig {
     LoopConfig { wait, ..LoopConfig::default() }
 }
 
-/// The calling thread of a node runs on that core alone from now on.
+/// Whether a thread of this process may run on that core; `of`: whose core it is to be.
 ///
 /// # Errors
-/// One that this process may not use; the others that it may.
-pub fn take(node: &str, core: u16) -> Result<(), Failure> {
+/// It may not; the cores on which it may.
+pub fn check(of: &str, core: u16) -> Result<(), Failure> {
     let allowed = sched_getaffinity(None).map_err(|error| io(error.into()))?;
     let core = usize::from(core);
     if core >= CpuSet::MAX_CPU || !allowed.is_set(core) {
@@ -37,10 +37,19 @@ pub fn take(node: &str, core: u16) -> Result<(), Failure> {
             .map(|other| other.to_string())
             .collect();
         let all = all.join(", ");
-        return Err(Failure::Usage(format!("{node}: core {core}: this process may use {all}")));
+        return Err(Failure::Usage(format!("{of}: core {core}: this process may use {all}")));
     }
+    Ok(())
+}
+
+/// The calling thread runs on that core alone from now on; `of`: whose core it is.
+///
+/// # Errors
+/// As [`check`].
+pub fn take(of: &str, core: u16) -> Result<(), Failure> {
+    check(of, core)?;
     let mut only = CpuSet::new();
-    only.set(core);
+    only.set(usize::from(core));
     sched_setaffinity(None, &only).map_err(|error| io(error.into()))
 }
 

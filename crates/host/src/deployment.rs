@@ -13,13 +13,14 @@ use feed::ListenerConfig;
 use journal::{Folder, Journal};
 use net::{
     ClientTls, Clock, Directory, JobReceiver, Loop, LoopConfig, Mailbox, TraceReceiver,
-    WaitStrategy, trace_channel,
+    trace_channel,
 };
 use overlay::retransmission::StoreConfig;
 use overlay::topology::{Topology, Tree};
 use participant::Driver;
 use types::{AccountId, Channel, Nanos, NodeId, Peer};
 
+use crate::config::loops::{LOOPS, LoopHabit, Loops};
 use crate::config::{Config, doors};
 use crate::failure::Failure;
 use crate::feed_ring;
@@ -37,8 +38,6 @@ pub const DRIVER: NodeId = NodeId(60_000);
 pub const LISTENERS: NodeId = NodeId(50_000);
 /// Feed positions between two comparisons of books.
 pub const CHECKPOINT_EVERY: u64 = 256;
-/// Threads that run nodes.
-const LOOPS: usize = 3;
 /// Offsets from the first port.
 const FEED_PORT: u16 = 0;
 const ENTRY_PORTS: u16 = 1;
@@ -189,6 +188,8 @@ impl Bound {
 pub struct Plan {
     /// Root and proxies; edges; participants and listeners.
     pub loops: [Loop<Role>; LOOPS],
+    /// The cores that these have to themselves: their threads take them.
+    pub cores: [Option<u16>; LOOPS],
     /// Traces of the first two, and of the root's replicas.
     pub traces: Vec<TraceReceiver>,
     /// For users.
@@ -516,6 +517,7 @@ pub fn plan(
     let streams = exchange.options.streams().into();
     Ok(Plan {
         loops,
+        cores: config.loops.habits().map(LoopHabit::core),
         traces,
         addresses,
         receivers,
@@ -599,15 +601,18 @@ fn loops(
     // Looking again and again takes from the other loops what it gives to one, unless each has a
     // core to itself.
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let wait = match cores > LOOPS {
-        true => WaitStrategy::default(),
-        false => WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
+    let usual = |habit: LoopHabit| {
+        let wait = habit.wait(config.loops.spin_us, cores);
+        nodes::habits(config, LoopConfig { wait, ..LoopConfig::default() })
     };
-    let habits = nodes::habits(config, LoopConfig { wait, ..LoopConfig::default() });
-    let doors = LoopConfig { accepted_max, ..habits };
+    let [of_root, of_edges, of_outside] = config.loops.habits();
+    for (key, core) in config.loops.cores() {
+        crate::core::check(key, core)?;
+    }
+    let doors = LoopConfig { accepted_max, ..Loops::of_edges(of_edges, usual(of_edges)) };
     let one = |clock, habits| Loop::new(clock, Arc::clone(&directory), habits).map_err(io);
     let [root, edges, outside] = clocks;
-    Ok([one(root, habits)?, one(edges, doors)?, one(outside, habits)?])
+    Ok([one(root, usual(of_root))?, one(edges, doors)?, one(outside, usual(of_outside))?])
 }
 
 /// Descriptors that an exchange needs beside its gateways' connections: a socket of each node, three doors

@@ -392,6 +392,7 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
         }
     }
     super::doors::relations(config, &mut both);
+    super::loops::relations(config, &mut both);
     super::memory::relations(config, &mut both);
     super::retransmission::relations(config, &mut both);
     super::shards::relations(config, &mut both);

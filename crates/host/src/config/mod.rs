@@ -12,6 +12,7 @@ mod fix;
 mod journal;
 pub mod keys;
 mod load;
+pub mod loops;
 mod memory;
 mod overlay;
 pub mod price_text;
@@ -36,6 +37,7 @@ pub use self::journal::Journal;
 pub use self::store::Store;
 pub use doors::Doors;
 pub use load::{CONFIG_FILE, ConfigError, Loaded, read, read_with_doors};
+pub use loops::Loops;
 pub use memory::Memory;
 pub use overlay::Overlay;
 pub use retransmission::Retransmission;
@@ -57,6 +59,8 @@ pub struct Config {
     pub sequencer: Sequencer,
     /// `[engine]`
     pub engine: Engine,
+    /// `[loops]`
+    pub loops: Loops,
     /// `[memory]`
     pub memory: Memory,
     /// `[journal]`

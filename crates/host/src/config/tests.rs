@@ -308,6 +308,16 @@ fn relations_between_keys_blame_the_key_that_was_set() {
             "[overlay]\npacing = \"credits\"",
             "fairbell.toml:2: overlay.pacing: pacing \"credits\" needs a queue",
         ),
+        (
+            "[loops]\nedges = \"core two\"",
+            "fairbell.toml:2: loops.edges: must be \"auto\", \"park\", \"spin\" or \"core N\" with the \
+             number of a core, is \"core two\"",
+        ),
+        (
+            "[loops]\nroot = \"core 2\"\noutside = \"core 2\"",
+            "fairbell.toml:3: loops.outside: core 2 is that of loops.root, too: a loop has it to \
+             itself",
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(complaint(text), expected);

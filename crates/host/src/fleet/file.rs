@@ -164,6 +164,10 @@ pub struct NodeEntry {
     /// one it sleeps until there is something to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<u16>,
+    /// The core that its root has to itself: its loop never sleeps there. Without one it sleeps until there is
+    /// something to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_core: Option<u16>,
     /// How overlay datagrams leave it: the first of these data planes that can be had there. Without any
     /// it is as the venue's settings say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -191,6 +195,7 @@ impl NodeEntry {
             ring_group: None,
             public: None,
             core: None,
+            root_core: None,
             data_plane: Vec::new(),
             duplicate_filter: None,
         }
@@ -600,7 +605,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// What two machines have to agree on: a digest of the cluster file, but for what is of one machine alone
-/// (`bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`, `data_plane`, `duplicate_filter`) or of whoever leads (`[plan]`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[memory]`, `[journal]`), and passwords: the digest
+/// (`bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`, `root_core`, `data_plane`, `duplicate_filter`) or of whoever leads (`[plan]`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[loops]`, `[memory]`, `[journal]`), and passwords: the digest
 /// is told to people, and short passwords could be guessed from it. Settings that are as they are by
 /// default don't count, or a version with one more key could not be put in place of an older one, machine by
 /// machine; a version whose defaults are others speaks another version of the messages.
@@ -608,7 +613,7 @@ fn is_name(text: &str) -> bool {
 /// # Errors
 /// Never for a configuration that was read.
 pub fn venue_digest(file: &ClusterFile, config: &Config) -> Result<u64, Failure> {
-    let local = ["admin", "ports", "flow", "store", "memory", "journal"];
+    let local = ["admin", "ports", "flow", "store", "loops", "memory", "journal"];
     let of = |config: &Config| {
         serde_json::to_value(config).map_err(|error| Failure::Run(error.to_string()))
     };

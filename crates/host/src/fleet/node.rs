@@ -389,6 +389,9 @@ impl Machine<'_> {
         let which = (config, &cluster);
         let mut host = Host::with(sockets, which, (id, &dir), clock.clock, Begin::Checkpoint)?;
         host.use_alarms(&self.alarms);
+        if let Some(core) = self.entry.root_core {
+            host.use_core(&self.entry.name, core);
+        }
         if self.options.first_come {
             told("strangers can keep others from its doors (--first-come)");
             host.first_come();

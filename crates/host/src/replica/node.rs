@@ -284,6 +284,8 @@ pub struct Host {
     alarms: Alarms,
     /// Whom it hears no more.
     pub shut: Arc<Shut>,
+    /// The core that its loop takes, and the machine's name.
+    core: Option<(String, u16)>,
     /// Inputs found in the journal.
     pub recovered: u64,
     /// Of them, those that a checkpoint stood for.
@@ -410,6 +412,7 @@ impl Host {
             dir: dir.to_path_buf(),
             alarms: Alarms::default(),
             shut,
+            core: None,
             recovered,
             restored,
         })
@@ -457,6 +460,12 @@ impl Host {
         StatusHandle { id, restored, cost, root: self.handle() }
     }
 
+    /// Its loop has a core to itself and never sleeps there; `node` is the name of the machine.
+    pub fn use_core(&mut self, node: &str, core: u16) {
+        self.of.set_wait(crate::core::own().wait);
+        self.core = Some((node.to_string(), core));
+    }
+
     /// Gives places at its door to the first who come, for a drill to show what that does.
     pub fn first_come(&mut self) {
         self.limits = Limits::FIRST_COME;
@@ -478,6 +487,7 @@ impl Host {
         let Host { id, of, journal, jobs, posts, leading, trouble, link, claims, .. } = self;
         let (cluster, files, cost) = (self.cluster, self.files, self.cost);
         let (dir, alarms, claim_to, job) = (self.dir, self.alarms, self.claim_to, self.job);
+        let core = self.core;
         let root = of.handle();
         let health = Health::new(&alarms, &format!("replica-{id}-journal"));
         let Some(credentials) = self.credentials else {
@@ -561,8 +571,16 @@ impl Host {
                     failed(checkpoints::DAMAGED.to_string());
                 }
             };
-            let nodes = of.run(stop, OBSERVE_EVERY, |of, _| look(of));
+            // Last of all: threads that are begun from here on would share the core.
+            let taken = core.map_or(Ok(()), |(node, core)| crate::core::take(&node, core));
+            let nodes = match &taken {
+                Ok(()) => of.run(stop, OBSERVE_EVERY, |of, _| look(of)),
+                Err(_) => Ok(Vec::new()),
+            };
             stop.store(true, Ordering::Relaxed);
+            if let Err(refused) = taken {
+                failed(refused.to_string());
+            }
             nodes.map(|nodes| nodes.into_iter().map(|(_, role)| role).next())
         });
         if let Some(why) = trouble.lock().ok().and_then(|mut trouble| trouble.take()) {
