@@ -38,6 +38,22 @@ pub fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
+/// Starts to fetch all cache lines of a value. Changes nothing.
+#[allow(unsafe_code)]
+#[inline(always)]
+pub fn prefetch_whole<T>(value: &T) {
+    const LINE: usize = 64;
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for line in 0..size_of::<T>().div_ceil(LINE) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let start = std::ptr::from_ref(value).cast::<i8>();
+        // SAFETY: a prefetch has no effect but on the cache, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line * LINE)) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = (value, LINE);
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

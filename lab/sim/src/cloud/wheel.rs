@@ -34,6 +34,8 @@ pub struct Wheel<E> {
     current: Vec<(u64, E)>,
     /// Its number.
     bucket: u64,
+    /// The next bucket of the ring that holds something; [`u64::MAX`]: none does.
+    upcoming: u64,
     /// Events in the ring.
     ringed: usize,
     far: BinaryHeap<Reverse<(u64, u64, E)>>,
@@ -51,6 +53,7 @@ impl<E: Copy + Ord> Default for Wheel<E> {
             free: NIL,
             current: Vec::new(),
             bucket: 0,
+            upcoming: u64::MAX,
             ringed: 0,
             far: BinaryHeap::new(),
             far_bucket: u64::MAX,
@@ -106,8 +109,20 @@ impl<E: Copy + Ord> Wheel<E> {
         }
     }
 
+    /// What probably comes next: to fetch what it needs while the present one is handled. Where
+    /// events share a bucket it may be another one of them.
+    #[inline]
+    pub fn glimpse(&self) -> Option<E> {
+        if let Some((_, event)) = self.current.last() {
+            return Some(*event);
+        }
+        let head = self.heads[(self.upcoming & (BUCKETS - 1)) as usize];
+        self.slab.get(head as usize).map(|entry| entry.event)
+    }
+
     #[inline]
     fn link(&mut self, at: u64, event: E) {
+        self.upcoming = self.upcoming.min(at >> WIDTH);
         let bucket = (at >> WIDTH) & (BUCKETS - 1);
         let head = &mut self.heads[bucket as usize];
         let entry = Entry { at: at as u32, next: *head, event };
@@ -132,11 +147,11 @@ impl<E: Copy + Ord> Wheel<E> {
     fn advance(&mut self, limit: u64) -> Option<Option<(u64, E)>> {
         let last = limit >> WIDTH;
         while self.bucket < last {
-            let next = match self.next_mark() {
-                Some(bucket) => bucket,
+            let next = match self.upcoming {
                 // Straight to the bucket before the next event.
-                None if self.far_bucket < u64::MAX => self.bucket.max(self.far_bucket - 1),
-                None => return None,
+                u64::MAX if self.far_bucket < u64::MAX => self.bucket.max(self.far_bucket - 1),
+                u64::MAX => return None,
+                bucket => bucket,
             };
             // What waits in the heap is at least a ring further than this one was: after `next`.
             self.bucket = next.min(last);
@@ -149,21 +164,25 @@ impl<E: Copy + Ord> Wheel<E> {
                 self.marks[(place / 64) as usize] &= !(1 << (place % 64));
                 let at = upper(self.bucket) | u64::from(entry.at);
                 if entry.next == NIL && at <= limit {
+                    let event = entry.event;
                     entry.next = std::mem::replace(&mut self.free, first);
                     self.ringed -= 1;
-                    return Some(Some((at, entry.event)));
+                    self.upcoming = self.next_mark();
+                    return Some(Some((at, event)));
                 }
                 self.take_list(first);
+                self.upcoming = self.next_mark();
                 return Some(None);
             }
         }
         None
     }
 
-    /// The next bucket of the ring that holds something.
-    fn next_mark(&self) -> Option<u64> {
+    /// The next bucket of the ring that holds something; [`u64::MAX`] for none.
+    #[inline]
+    fn next_mark(&self) -> u64 {
         if self.ringed == 0 {
-            return None;
+            return u64::MAX;
         }
         let place = (self.bucket + 1) & (BUCKETS - 1);
         let (word, bit) = (place / 64, place % 64);
@@ -174,12 +193,13 @@ impl<E: Copy + Ord> Wheel<E> {
             self.bucket + ahead
         };
         if first != 0 {
-            return Some(found(word, first));
+            return found(word, first);
         }
-        (word + 1..=word + WORDS).find_map(|word| {
+        let next = (word + 1..=word + WORDS).find_map(|word| {
             let marks = self.marks[(word & (WORDS - 1)) as usize];
             (marks != 0).then(|| found(word, marks))
-        })
+        });
+        next.unwrap_or(u64::MAX)
     }
 
     /// Takes the list of the present bucket over, in order.
@@ -241,6 +261,12 @@ mod tests {
                     let first = model.first().copied().unwrap();
                     prop_assert_eq!(at, first.0);
                     prop_assert!(model.remove(&(at, number)));
+                    // Of the bucket that is next, if it is one of the ring.
+                    let next = model.first().map(|(at, _)| at >> WIDTH);
+                    if let Some(glimpsed) = wheel.glimpse() {
+                        let of = model.iter().find(|(_, other)| *other == glimpsed);
+                        prop_assert_eq!(of.map(|(at, _)| at >> WIDTH), next);
+                    }
                 }
                 prop_assert!(model.first().is_none_or(|(at, _)| *at > now));
                 prop_assert_eq!(wheel.len(), model.len());
