@@ -1,5 +1,5 @@
-//! Vocabulary of the matching core: what the book is asked, what it tells, and the phases of a
-//! market. docs/matching.md has the rules.
+//! Types of the matching core's interface: orders that the book takes, events that it reports, and
+//! the phases of a market. docs/matching.md has the rules.
 
 use crate::{
     CancelReason, ClOrdId, MatchNumber, Nanos, OrderRef, OrderType, Price, Qty, SelfTrade, Side,
@@ -12,24 +12,24 @@ use crate::{
 pub enum Phase {
     /// No trading: orders are refused, cancels are not.
     Closed = 0,
-    /// Orders are collected; nothing is told about a price.
+    /// Orders are collected; no indicative price is published.
     PreOpen = 1,
     /// The opening call: orders are collected, the indicative price is published.
     OpeningCall = 2,
     /// Orders trade as they come.
     Continuous = 3,
-    /// Cancels only.
+    /// Trading is halted: cancels are accepted, new orders are refused.
     Halt = 4,
     /// A call after prices moved too fast.
     VolatilityCall = 5,
-    /// The closing call.
+    /// The closing call: orders are collected, the indicative price is published.
     ClosingCall = 6,
     /// Frequent batch auctions: a call that is uncrossed at every interval.
     Batch = 7,
 }
 
 impl Phase {
-    /// All phases, in order.
+    /// All eight phases, in ascending order of their codes (0..=7).
     pub const ALL: [Phase; 8] = [
         Phase::Closed,
         Phase::PreOpen,
@@ -41,12 +41,12 @@ impl Phase {
         Phase::Batch,
     ];
 
-    /// The phase with this number.
+    /// The phase with the code `code`; `None` for a code above 7.
     pub fn from_code(code: u8) -> Option<Phase> {
         Phase::ALL.get(usize::from(code)).copied()
     }
 
-    /// Whether orders are collected without trading.
+    /// Whether orders are collected in this phase without trading.
     pub fn is_call(self) -> bool {
         matches!(
             self,
@@ -80,7 +80,7 @@ pub enum LimitKind {
 }
 
 impl LimitKind {
-    /// All kinds, in order.
+    /// All seven limits, in ascending order of their codes (0..=6).
     pub const ALL: [LimitKind; 7] = [
         LimitKind::OrderQuantity,
         LimitKind::OrderNotional,
@@ -96,12 +96,12 @@ impl LimitKind {
     pub const SHARED: [LimitKind; 3] =
         [LimitKind::OpenOrders, LimitKind::Credit, LimitKind::MessageRate];
 
-    /// Place of the kind in [`LimitKind::SHARED`]; `None` for one that is not there.
+    /// Index of the limit in [`LimitKind::SHARED`]; `None` for a limit that is not shared.
     pub fn shared(self) -> Option<usize> {
         LimitKind::SHARED.iter().position(|kind| *kind == self)
     }
 
-    /// The kind with this number.
+    /// The limit with the code `code`; `None` for a code above 6.
     pub fn from_code(code: u8) -> Option<LimitKind> {
         LimitKind::ALL.get(usize::from(code)).copied()
     }
@@ -111,25 +111,26 @@ impl LimitKind {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum InstrumentParam {
-    /// Reference price: `price`.
+    /// Reference price of the instrument, in `price`.
     Reference = 0,
     /// Half width of the static collar around the reference price, in hundredths of a percent:
     /// `qty`, 0 for none.
     StaticCollar = 1,
-    /// Half width of the dynamic collar around the last price, likewise: `qty`.
+    /// Half width of the dynamic collar around the last price, in hundredths of a percent: `qty`, 0
+    /// for none.
     DynamicCollar = 2,
-    /// Smallest order: `qty`, lots.
+    /// Smallest quantity of one order, in `qty`, lots.
     QtyMin = 3,
-    /// Largest order: `qty`, lots.
+    /// Largest quantity of one order, in `qty`, lots.
     QtyMax = 4,
     /// Price step, the same at all prices, from the next roll of the day on: `price`.
     Tick = 5,
-    /// Whether it is traded, from the next roll of the day on: `qty`, 1 or 0.
+    /// Whether the instrument is traded, from the next roll of the day on: `qty`, 1 or 0.
     Listed = 6,
 }
 
 impl InstrumentParam {
-    /// The parameter with this number.
+    /// The parameter with the code `code`; `None` for a code above 6.
     pub fn from_code(code: u8) -> Option<InstrumentParam> {
         [
             InstrumentParam::Reference,
@@ -148,7 +149,7 @@ impl InstrumentParam {
 /// How an incoming order's lots are shared among the orders of one price.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allocation {
-    /// Price, then time.
+    /// The order that came first at the price trades first.
     PriceTime,
     /// In proportion to the displayed lots.
     ProRata {
@@ -201,7 +202,7 @@ impl TickTable {
         &self.bands
     }
 
-    /// The tick at a price.
+    /// The tick at a price: that of the band that the price is in, of the first band below 0.
     pub fn tick_at(&self, price: Price) -> Price {
         let band = self.bands.iter().rev().find(|(from, _)| price >= *from);
         band.unwrap_or(&self.bands[0]).1
@@ -244,17 +245,17 @@ pub struct NewOrder {
     pub group: u16,
     /// The gateway it came through, for mass cancels.
     pub session: u16,
-    /// Buy or sell.
+    /// Whether the order buys or sells.
     pub side: Side,
     /// Type of the order: how its price is given.
     pub order_type: OrderType,
-    /// Time in force.
+    /// How long the order lives.
     pub time_in_force: TimeInForce,
     /// `ORDER_POST_ONLY` and the other flags of a command.
     pub flags: u8,
-    /// Self-trade prevention.
+    /// What happens instead of a trade with an order of the same `group`.
     pub self_trade: SelfTrade,
-    /// Open quantity, lots.
+    /// Open quantity, lots; `traded` is not part of it.
     pub qty: u32,
     /// Lots that had traded before a replace.
     pub traded: u32,
@@ -262,11 +263,11 @@ pub struct NewOrder {
     pub display_qty: u32,
     /// Lots that must trade on entry; 0: none.
     pub min_qty: u32,
-    /// Limit price; 0: none.
+    /// Limit price; 0: an order without one.
     pub price: Price,
-    /// Stop price, distance of a trailing stop, offset of a peg.
+    /// Stop price, distance of a trailing stop, or offset of a peg; 0: none of these.
     pub stop_price: Price,
-    /// End of a good-till-date order.
+    /// End of a good-till-date order, ns since the epoch; otherwise 0.
     pub expire_at: Nanos,
     /// Participant's identifier, returned in reports.
     pub cl_ord_id: ClOrdId,
@@ -296,13 +297,14 @@ impl NewOrder {
     }
 }
 
-/// What happened to one order, or between two. Told together with the order as it is *after* the
-/// event (and, for a trade, the other one).
+/// What happened to one order, or between two. Each event comes together with the order's state
+/// *after* it and, for a trade, the state of the other order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OrderEvent {
-    /// It was taken; its price is the one it will be treated at (a slide has happened).
+    /// The order was taken; its price is the one at which it will be treated (a slide has
+    /// happened).
     Accepted,
-    /// It goes on under its present key and reference in place of another.
+    /// The order goes on under its present key and reference in place of another.
     Replaced {
         /// Key of the order that was replaced.
         old_key: u64,
@@ -313,7 +315,8 @@ pub enum OrderEvent {
         /// Lots the replace took from what was displayed, when it kept its place.
         shown_less: u32,
     },
-    /// It rests in the book from now on, last in its queue, with `shown` lots displayed (0: hidden).
+    /// The order rests in the book from now on, last in its queue, with `shown` lots displayed (0:
+    /// hidden).
     Added {
         /// Displayed reference of the order it replaces; 0: none.
         instead_of: OrderRef,
@@ -321,67 +324,67 @@ pub enum OrderEvent {
     /// The displayed reference `order_ref` of an order that was replaced is gone, and nothing
     /// displayed comes in its place.
     Withdrawn {
-        /// Reference before the change.
+        /// Displayed reference that the order had before the change.
         order_ref: OrderRef,
     },
-    /// It rested and traded with the other order.
+    /// The order rested and traded with the other order.
     Traded {
-        /// Quantity traded, lots.
+        /// Quantity that traded, lots.
         qty: u32,
-        /// Price of the trade.
+        /// Price at which the two orders traded.
         price: Price,
-        /// The trade.
+        /// Match number of the trade.
         match_number: MatchNumber,
-        /// Lots of it that this order had displayed.
+        /// Lots of `qty` that this order had displayed.
         shown: u32,
-        /// Lots of it that the other order had displayed (auctions; otherwise 0).
+        /// Lots of `qty` that the other order had displayed (auctions; otherwise 0).
         other_shown: u32,
-        /// Whether it is part of an uncrossing; this order is then the buy.
+        /// Whether the trade is part of an uncrossing; this order is then the buy.
         auction: bool,
     },
     /// The next lots of an iceberg are displayed, last in the queue, under a new reference.
     Replenished {
-        /// The reference before.
+        /// Reference under which the order was displayed before.
         old_ref: OrderRef,
     },
     /// `qty` open lots are gone without trading and the order goes on.
     Reduced {
-        /// Quantity, lots.
+        /// Open quantity that is gone, lots.
         qty: u32,
-        /// Lots of them that were displayed.
+        /// Lots of `qty` that were displayed.
         shown: u32,
         /// Reason told to the participant.
         reason: CancelReason,
     },
     /// The last `qty` open lots are gone without trading.
     Canceled {
-        /// Quantity, lots.
+        /// Open quantity that is gone, lots: all that was left.
         qty: u32,
-        /// Lots of them that were displayed.
+        /// Lots of `qty` that were displayed.
         shown: u32,
         /// Reason told to the participant.
         reason: CancelReason,
     },
     /// A stop order became active.
     Triggered,
-    /// A peg found another price (0: it is parked without one).
+    /// A peg was priced anew (price 0: there is no price to peg to, and the order is parked).
     Repriced {
-        /// The price before (0: it was parked).
+        /// Price before the change; 0: the order was parked.
         from: Price,
     },
     /// The market's phase changed by itself because a trade would have left the dynamic collar.
     /// The order is the one that would have traded.
     Interrupted {
-        /// The price that was not allowed.
+        /// Price at which the order would have traded, outside the dynamic collar.
         price: Price,
     },
     /// An uncrossing ended. The order is one of those that traded.
     Uncrossed {
-        /// Its price.
+        /// Auction price, the same for all trades of the uncrossing.
         price: Price,
-        /// Lots traded.
+        /// Quantity that traded in the whole uncrossing, lots, each trade counted once.
         qty: u64,
-        /// Number of the cross.
+        /// Match number of the cross.
         match_number: MatchNumber,
     },
 }
@@ -389,32 +392,33 @@ pub enum OrderEvent {
 /// Fields of an order that tests compare at an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OrderFacts {
-    /// Key of the order.
+    /// Key of the order ([`NewOrder::key`]).
     pub key: u64,
     /// Public reference of the order.
     pub order_ref: OrderRef,
-    /// Side of the order.
+    /// Side that the order is on.
     pub side: Side,
     /// Type of the order (a triggered stop is a market or limit order).
     pub order_type: OrderType,
     /// Price of the order; 0: none.
     pub price: Price,
-    /// Lots open.
+    /// Open quantity, lots.
     pub open: u32,
-    /// Lots displayed.
+    /// Displayed quantity, lots; 0: hidden.
     pub shown: u32,
-    /// Lots traded.
+    /// Quantity traded so far, lots.
     pub traded: u32,
 }
 
-/// Result that an uncrossing would have now.
+/// Result of an uncrossing at this instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Indicative {
-    /// The price; `None` when nothing would trade.
+    /// Price at which the uncrossing would take place; `None` when nothing would trade.
     pub price: Option<Price>,
     /// Quantity that would trade, lots.
     pub volume: Qty,
-    /// Lots that would be left at that price, and on which side.
+    /// Quantity that would be left over at that price, lots, and its side; `None` when nothing
+    /// would.
     pub surplus: Option<(Side, Qty)>,
 }
 

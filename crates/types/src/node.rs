@@ -21,7 +21,6 @@ pub enum Peer {
     Node(NodeId),
     /// A party that is not a node of the deployment; nodes do not read the number. A driver packs
     /// IPv4 address and port (`address << 16 | port`), the simulator an index of its own.
-    /// (`address << 16 | port`), the simulator an index of its own.
     Addr(u64),
     /// A party that is not a node of the deployment, at an IPv6 address that is not a mapped IPv4
     /// address. Made by [`Peer::at`], so that each party has exactly one value.

@@ -7,7 +7,7 @@ use types::{InstrumentId, Nanos, Price, Qty};
 /// counted and reported, never to be hidden by wrapping or saturating.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EncodeError {
-    /// No such instrument was given to the encoder.
+    /// The encoder was not given an instrument of this number.
     UnknownInstrument(InstrumentId),
     /// The price is negative or wider than the field.
     Price(Price),
@@ -15,9 +15,9 @@ pub enum EncodeError {
     Quantity(Qty),
     /// The time lies before the encoder's midnight.
     Time(Nanos),
-    /// A code that the message must carry is the type's `None`.
+    /// The value of a required code field is `None`, which has no byte in the format.
     MissingCode,
-    /// The record is one of another protocol's session.
+    /// The record belongs to another protocol's session (FIX) and has no OUCH message.
     Foreign,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn qty_u32(qty: Qty) -> Result<u32, EncodeError> {
     u32::try_from(qty.0).map_err(|_| EncodeError::Quantity(qty))
 }
 
-/// A day, in nanoseconds.
+/// Nanoseconds of one day of 86,400 seconds.
 pub(crate) const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 
 /// Nanoseconds from the last midnight to `at`, less than a day's; `midnight` is the first one. An

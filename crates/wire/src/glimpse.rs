@@ -13,7 +13,7 @@ pub const LEN: usize = 21;
 /// The end of a snapshot: follow the feed from message `seq`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndOfSnapshot {
-    /// MoldUDP64 number of the first message to apply.
+    /// MoldUDP64 sequence number of the first feed message that the snapshot does not contain.
     pub seq: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Where the fields of messages lie, from the definitions that the codecs themselves use:
-//! docs/ouch.md and docs/itch.md are written from it.
+//! Positions and meanings of message fields, taken from the definitions that the codecs themselves
+//! use; the tables of docs/ouch.md and docs/itch.md are generated from them.
 
 /// One field of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -8,9 +8,9 @@ pub struct FieldLayout {
     pub name: &'static str,
     /// Bytes before it, the message type included.
     pub offset: usize,
-    /// Length, bytes.
+    /// Length of the field in the message, bytes.
     pub len: usize,
-    /// Type in the code.
+    /// Name of the field's Rust type, which says how it is encoded.
     pub kind: &'static str,
     /// What the field means, in a sentence for the page of the format.
     pub doc: &'static str,
@@ -21,12 +21,12 @@ pub struct FieldLayout {
 pub struct Layout {
     /// Name of the message in the code.
     pub name: &'static str,
-    /// The message type byte.
+    /// Type byte of the message, its first byte.
     pub kind: u8,
     /// Length without optional fields, bytes.
     pub len: usize,
     /// What the message means, in a sentence for the page of the format.
     pub doc: &'static str,
-    /// Fields, in order.
+    /// Fields in the order in which they lie in the message, without the type byte.
     pub fields: &'static [FieldLayout],
 }

@@ -33,9 +33,10 @@ pub struct Session(pub [u8; 10]);
 pub struct Header {
     /// Session that the numbers belong to.
     pub session: Session,
-    /// First message (downstream: also the next one of a heartbeat).
+    /// Sequence number of the first message; in a heartbeat, of the next message to come.
     pub seq: U64,
-    /// Number of messages.
+    /// Number of messages in a packet or wanted by a request; 0: heartbeat, [`END_OF_SESSION`]:
+    /// end.
     pub count: U16,
 }
 
@@ -47,7 +48,7 @@ impl Header {
     }
 }
 
-/// Why bytes are not a packet.
+/// Why bytes are not a MoldUDP64 packet or request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MoldError {
     /// Fewer bytes than the header, or fewer messages than it counts.
@@ -70,7 +71,7 @@ impl std::fmt::Display for MoldError {
 
 impl std::error::Error for MoldError {}
 
-/// A complete downstream packet.
+/// A downstream packet whose messages have all been checked to be there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
     header: &'a Header,
@@ -242,7 +243,7 @@ pub fn encode_end_of_session(session: Session, next_seq: u64, out: &mut Vec<u8>)
 pub struct Request {
     /// Session the numbers belong to.
     pub session: Session,
-    /// First message wanted.
+    /// Sequence number of the first message wanted.
     pub seq: u64,
     /// How many are wanted; the server may send fewer.
     pub count: u16,
@@ -259,7 +260,7 @@ impl Request {
         Ok(Request { session: header.session, seq, count })
     }
 
-    /// Appends the request.
+    /// Appends the request to `out`: 20 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(Header::new(self.session, self.seq, self.count).as_bytes());
     }

@@ -1,7 +1,8 @@
-//! Messages written where they go: a prepared message is appended and its fields are filled in
-//! there, so that no field takes the way over a second copy of the message.
+//! Messages that are encoded in place: a prepared message is appended to the buffer and its fields
+//! are filled in there, without a second copy.
 
-/// Appends `prepared` and gives the copy, to fill in what is particular to this message.
+/// Appends `prepared` and returns the appended copy, in which the caller fills in the remaining
+/// fields.
 #[inline(always)]
 pub(crate) fn appended<'a, const N: usize>(
     prepared: &[u8; N],

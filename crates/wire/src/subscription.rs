@@ -1,4 +1,5 @@
-//! Subscriptions to an edge's feed: what stands in the unsequenced packets of that SoupBinTCP session.
+//! Subscriptions to an edge's feed: the messages in the unsequenced packets of that SoupBinTCP
+//! session.
 //!
 //! A client asks for the released feed at an address of its own or at a group; it is told where the
 //! feed comes from, with which message it begins and who repairs it, or why it isn't sent. The list of
@@ -25,9 +26,10 @@ pub const SUBSCRIBE_LEN: usize = 8;
 /// Bytes of a request to subscribe at an IPv6 address.
 pub const SUBSCRIBE_V6_LEN: usize = 20;
 
-/// The address of what has none.
+/// Unspecified IPv4 address and port 0, for destinations that have no address (the ring).
 pub const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-/// As [`NOWHERE`], for who is told servers with IPv6 addresses.
+/// As [`NOWHERE`] with the unspecified IPv6 address: the answer then names servers by IPv6
+/// addresses.
 pub const NOWHERE_V6: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
 const SUBSCRIBE: u8 = b'S';
@@ -76,17 +78,18 @@ pub enum Way {
     Ring = b'R',
 }
 
-/// What a client asks.
+/// A request of a client to an edge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// `S`: send the feed there from now on.
+    /// `S`: send the feed to the address `to` from now on.
     Subscribe {
-        /// To one address, to a group, or into the ring.
+        /// Whether the feed goes to one address, to a multicast group, or into the ring.
         way: Way,
-        /// Where to; [`NOWHERE`] or [`NOWHERE_V6`] for the ring: servers are named of that version.
+        /// Address to send to; [`NOWHERE`] or [`NOWHERE_V6`] for the ring. The answer names servers
+        /// of its IP version.
         to: SocketAddr,
     },
-    /// `E`: name the edges.
+    /// `E`: ask which edges take participants, and how loaded they are.
     Edges,
 }
 
@@ -94,7 +97,7 @@ impl Request {
     /// Reads a message of a client.
     ///
     /// # Errors
-    /// It is none.
+    /// The bytes are not a message of this side.
     pub fn parse(bytes: &[u8]) -> Result<Request, MessageError> {
         match bytes {
             [EDGES] => Ok(Request::Edges),
@@ -130,7 +133,7 @@ impl Request {
     }
 }
 
-/// Why the feed isn't sent.
+/// Why an edge refuses a subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Refusal {
@@ -148,7 +151,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// In words.
+    /// The reason as a phrase for people.
     pub fn text(self) -> &'static str {
         match self {
             Refusal::NotYours => {
@@ -165,31 +168,33 @@ impl Refusal {
 /// The ring in shared memory that an edge writes the feed into.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ring {
-    /// Which of the rings that had this path; another process of the edge has another one.
+    /// Number of this ring among those that were made at `path`; it differs for every process of
+    /// the edge.
     pub generation: u64,
-    /// Its file on the edge's machine: ASCII without blanks, 1 to [`RING_PATH_MAX`] bytes.
+    /// File of the ring on the edge's machine: ASCII without blanks, 1 to [`RING_PATH_MAX`] bytes.
     pub path: String,
 }
 
-/// The feed comes: all that is needed to follow it.
+/// Answer to a subscription that was taken: what a client needs to follow the feed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subscribed {
-    /// To one address, to a group, or into the ring.
+    /// Whether the feed goes to one address, to a multicast group, or into the ring.
     pub way: Way,
-    /// Where to; [`NOWHERE`] or [`NOWHERE_V6`] for the ring.
+    /// Address that the feed is sent to; [`NOWHERE`] or [`NOWHERE_V6`] for the ring.
     pub to: SocketAddr,
-    /// Where it is sent from: what comes from elsewhere isn't the feed. No address (0.0.0.0, or `::`):
-    /// the one that the client has connected to.
+    /// Address that the feed is sent from; datagrams from other addresses are not the feed.
+    /// Unspecified (0.0.0.0 or `::`): the address that the client is connected to.
     pub from: SocketAddr,
     /// Midnight that ITCH times count from, ns since 1970.
     pub midnight_ns: u64,
-    /// Of each stream the MoldUDP64 session and the number of the first message that will be sent.
+    /// For each stream its MoldUDP64 session and the sequence number of the first message that will
+    /// be sent.
     pub streams: Vec<([u8; 10], u64)>,
     /// Retransmission servers (MoldUDP64 requests over UDP).
     pub repair: Vec<SocketAddr>,
     /// Snapshot servers (GLIMPSE over TCP), the nearest first.
     pub snapshots: Vec<SocketAddr>,
-    /// Where the ring is, for a subscription to it.
+    /// The ring, when `way` is [`Way::Ring`].
     pub ring: Option<Ring>,
 }
 
@@ -198,22 +203,23 @@ pub struct Subscribed {
 pub struct EdgeLoad {
     /// DNS name or address, ASCII, 1 to [`HOST_MAX`] bytes.
     pub host: String,
-    /// Ports of its OUCH, FIX and subscription doors.
+    /// TCP ports of the edge's OUCH, FIX and subscription doors, in this order.
     pub ports: [u16; 3],
-    /// Participants' sessions there.
+    /// Number of participants' sessions at the edge.
     pub sessions: u32,
-    /// Their requests per second.
+    /// Requests of all those sessions together, per second.
     pub requests_per_s: u32,
 }
 
-/// What an edge answers.
+/// An edge's answer to a [`Request`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// `A`, and `B` where the feed goes to an IPv6 address.
     Subscribed(Subscribed),
-    /// `J`: the connection stays.
+    /// `J`: the subscription is refused; the connection stays open.
     Refused(Refusal),
-    /// `E`: edges, least loaded first, and how old that is, ms; no edges: nothing recent is known.
+    /// `E`: age of the list in ms, and the edges, least loaded first; an empty list: nothing recent
+    /// is known.
     Edges(u16, Vec<EdgeLoad>),
 }
 
@@ -221,7 +227,7 @@ impl Answer {
     /// Reads a message of an edge.
     ///
     /// # Errors
-    /// It is none.
+    /// The bytes are not a message of this side.
     pub fn parse(bytes: &[u8]) -> Result<Answer, MessageError> {
         let (&kind, body) = bytes.split_first().ok_or(MessageError::Kind(None))?;
         let mut rest = Rest(body);
@@ -297,7 +303,7 @@ impl Answer {
     }
 }
 
-/// Without a message where bytes are missing.
+/// Reads an answer to a subscription; `Ok(None)` when bytes are missing.
 fn subscribed(rest: &mut Rest<'_>, version: Version) -> Result<Option<Subscribed>, MessageError> {
     let Some(mut answer) = placed(rest, version) else { return Ok(None) };
     if answer.way == Way::Ring {
@@ -312,7 +318,8 @@ fn subscribed(rest: &mut Rest<'_>, version: Version) -> Result<Option<Subscribed
     Ok(Some(answer))
 }
 
-/// What all ways have.
+/// Reads the part of an answer that subscriptions of every [`Way`] have; `None` when it does not
+/// fit.
 fn placed(rest: &mut Rest<'_>, version: Version) -> Option<Subscribed> {
     let way = match rest.byte()? {
         b'U' => Way::Unicast,
@@ -362,7 +369,7 @@ fn is_text(text: &[u8], max: usize) -> bool {
     (1..=max).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic)
 }
 
-/// A version of IP.
+/// Version of IP that the addresses of a message have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Version {
     V4,
@@ -370,12 +377,12 @@ enum Version {
 }
 
 impl Version {
-    /// Which one an address is of; one that is mapped into IPv6 is of IPv4.
+    /// Version of an address; an IPv4 address mapped into IPv6 counts as IPv4.
     fn of(place: SocketAddr) -> Version {
         if place.ip().to_canonical().is_ipv4() { Version::V4 } else { Version::V6 }
     }
 
-    /// The place if it is of this version, else its port alone.
+    /// The address if it has this version, else the unspecified address with its port.
     fn or_unspecified(self, place: SocketAddr) -> SocketAddr {
         let none = match self {
             Version::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -393,7 +400,7 @@ fn put_place(place: SocketAddr, out: &mut Vec<u8>) {
     out.extend_from_slice(&place.port().to_be_bytes());
 }
 
-/// Bytes not read yet.
+/// Bytes of a message that have not been read yet.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -407,7 +414,7 @@ impl<'a> Rest<'a> {
         self.take(N).and_then(|bytes| bytes.first_chunk().copied())
     }
 
-    /// An address and port; `None` for an IPv4 address in the clothes of IPv6.
+    /// Reads an address and a port; `None` for an IPv4 address mapped into IPv6.
     fn place(&mut self, version: Version) -> Option<SocketAddr> {
         let ip: IpAddr = match version {
             Version::V4 => self.array::<4>()?.into(),

@@ -1,4 +1,4 @@
-//! Instruments by name and by number, without hashing.
+//! A table of instruments by symbol and by number, without hashing.
 
 use types::{Instrument, InstrumentId, Symbol};
 
@@ -13,7 +13,7 @@ pub struct SymbolTable {
 }
 
 impl SymbolTable {
-    /// The table of `instruments`.
+    /// A table of the symbols and numbers of `instruments`.
     pub fn new(instruments: &[Instrument]) -> SymbolTable {
         let mut table = SymbolTable::default();
         for instrument in instruments {

@@ -1,4 +1,4 @@
-//! Market events to ITCH 5.0 messages.
+//! Encodes market events as ITCH 5.0 messages.
 
 use types::limits::PRICE_MAX;
 use types::{
@@ -110,8 +110,8 @@ impl Encoder {
         })
     }
 
-    /// What nearly all messages of a day are: orders that come, change, go and trade at their price. `None`
-    /// for other events.
+    /// Encodes the most frequent events: orders that are added, changed, deleted, or executed at
+    /// their own price. `None` for other events.
     #[inline(always)]
     fn encode_frequent(
         &self,
@@ -246,7 +246,7 @@ impl Encoder {
         Ok(PREPARED.len())
     }
 
-    /// What traded, or no longer counts as traded. The header's kind is filled in here.
+    /// Encodes trades and broken trades. The header's type byte is filled in here.
     fn encode_trade(
         &self,
         event: &MarketEvent,
@@ -383,14 +383,14 @@ fn append(message: &(impl IntoBytes + Immutable), out: &mut Vec<u8>) -> usize {
     bytes.len()
 }
 
-/// A message of this kind in which everything is still to be filled in.
+/// A message with this type byte; every other field is zero and still has to be filled in.
 const fn prepared<const N: usize>(kind: u8) -> [u8; N] {
     let mut bytes = [0; N];
     bytes[0] = kind;
     bytes
 }
 
-/// Fills in instrument and time; the kind is there, and the tracking number is 0.
+/// Fills in instrument and time; the type byte is already there, and the tracking number stays 0.
 macro_rules! fill_header {
     ($to:ident, $of:ident, $instrument:ident, $time:ident) => {
         // The two bytes before the time are the tracking number's: those of the time above are 0, too.

@@ -1,4 +1,4 @@
-//! Messages back to the market events they were encoded from.
+//! Decodes ITCH 5.0 messages into the market events they were encoded from.
 
 use types::{InstrumentId, MarketEvent, MatchNumber, OrderRef, Price, Qty, Symbol};
 use zerocopy::big_endian::{U32, U64};

@@ -22,7 +22,7 @@ impl Time {
         Some(Time(bytes))
     }
 
-    /// Nanoseconds since midnight.
+    /// The time as a number, ns since midnight (0..=[`Time::MAX`]).
     pub fn get(self) -> u64 {
         let [a, b, c, d, e, f] = self.0;
         u64::from_be_bytes([0, 0, a, b, c, d, e, f])
@@ -45,9 +45,9 @@ macro_rules! codes {
 codes! {
     /// Side of a displayed order.
     Side {
-        /// Bid.
+        /// `B`: the order buys.
         Buy = b'B',
-        /// Ask.
+        /// `S`: the order sells.
         Sell = b'S',
     }
 }
@@ -55,17 +55,17 @@ codes! {
 codes! {
     /// Step of the day (§1.1).
     EventCode {
-        /// Start of messages.
+        /// `O`: start of messages, always the first message of the day.
         StartOfMessages = b'O',
-        /// Start of system hours.
+        /// `S`: system hours begin; orders are accepted from now on.
         StartOfSystemHours = b'S',
-        /// Start of market hours.
+        /// `Q`: market hours begin.
         StartOfMarketHours = b'Q',
-        /// End of market hours.
+        /// `M`: market hours have ended.
         EndOfMarketHours = b'M',
-        /// End of system hours.
+        /// `E`: system hours have ended; no more orders are accepted today.
         EndOfSystemHours = b'E',
-        /// End of messages.
+        /// `C`: end of messages, always the last message of the day.
         EndOfMessages = b'C',
     }
 }
@@ -73,13 +73,13 @@ codes! {
 codes! {
     /// Trading state of an instrument (§1.2.2).
     State {
-        /// Halted everywhere.
+        /// `H`: trading is halted at all markets.
         Halted = b'H',
-        /// Paused everywhere.
+        /// `P`: trading is paused at all markets.
         Paused = b'P',
-        /// Quotation only.
+        /// `Q`: quotation only; orders are taken and do not trade.
         QuotationOnly = b'Q',
-        /// Trading.
+        /// `T`: the instrument is trading.
         Trading = b'T',
     }
 }
@@ -87,9 +87,9 @@ codes! {
 codes! {
     /// Whether an execution counts in time-and-sales (§1.4.2).
     Printable {
-        /// The execution prints.
+        /// `Y`: the execution counts in time and sales.
         Yes = b'Y',
-        /// It does not print: a later bulk print covers it.
+        /// `N`: the execution does not count; a later bulk print covers it.
         No = b'N',
     }
 }

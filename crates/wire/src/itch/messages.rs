@@ -17,13 +17,13 @@ use super::field::{EventCode, Printable, Side, State, Time};
 )]
 #[repr(C)]
 pub struct Header {
-    /// Message type.
+    /// Message type: one ASCII letter.
     pub kind: u8,
-    /// Which instrument, 0 for messages about none.
+    /// Stock locate: the number of the instrument, 0 for messages about none.
     pub locate: U16,
     /// Tracking number, internal to the sender.
     pub tracking: U16,
-    /// Nanoseconds since midnight.
+    /// Time of the event, ns since midnight.
     pub time: Time,
 }
 
@@ -43,13 +43,13 @@ macro_rules! messages {
             )]
             #[repr(C)]
             pub struct $name {
-                /// Type, instrument and time.
+                /// Message type, instrument and time of the event.
                 pub header: Header,
                 $($(#[doc = $fdoc])* pub $field: $ty,)*
             }
 
             impl $name {
-                /// The message type byte.
+                /// Type byte of the message, its first byte.
                 pub const KIND: u8 = $kind;
             }
 
@@ -89,7 +89,7 @@ macro_rules! messages {
                 match *self { $(Message::$name(view) => view.as_bytes(),)* }
             }
 
-            /// Type, instrument and time.
+            /// The fields that all messages begin with: type, instrument and time.
             pub fn header(&self) -> &'a Header {
                 match *self { $(Message::$name(view) => &view.header,)* }
             }
@@ -112,15 +112,15 @@ macro_rules! messages {
 }
 
 messages! {
-    /// System event (§1.1).
+    /// System event (§1.1): the market or the feed enters another step of the day.
     SystemEvent = b'S', 12 {
-        /// Which step of the day.
+        /// Step of the day that begins or ends: `O`, `S`, `Q`, `M`, `E` or `C`.
         code: EventCode,
     }
 
-    /// Stock directory (§1.2.1).
+    /// Stock directory (§1.2.1): an instrument that is traded today.
     StockDirectory = b'R', 39 {
-        /// Symbol.
+        /// Symbol of the instrument.
         stock: [u8; 8],
         /// Listing market or tier; space: not available.
         market_category: u8,
@@ -150,13 +150,13 @@ messages! {
         inverse: u8,
     }
 
-    /// Stock trading action (§1.2.2).
+    /// Stock trading action (§1.2.2): the trading state of an instrument changes.
     StockTradingAction = b'H', 25 {
-        /// Symbol.
+        /// Symbol of the instrument.
         stock: [u8; 8],
-        /// Trading state from now on.
+        /// Trading state from now on: `H` halted, `P` paused, `Q` quotation only, `T` trading.
         state: State,
-        /// Reserved.
+        /// Reserved: one byte without a meaning.
         reserved: u8,
         /// Reason code of the action, blank-padded; see §1.2.2.
         reason: [u8; 4],
@@ -164,105 +164,106 @@ messages! {
 
     /// Short sale price test restriction (§1.2.3).
     RegShoRestriction = b'Y', 20 {
-        /// Symbol.
+        /// Symbol of the instrument.
         stock: [u8; 8],
         /// `0` none, `1` in effect after an intraday drop, `2` remains in effect.
         action: u8,
     }
 
-    /// Market participant position (§1.2.4).
+    /// Market participant position (§1.2.4): a firm's standing in an instrument.
     MarketParticipantPosition = b'L', 26 {
-        /// Firm.
+        /// Identifier of the firm (MPID).
         mpid: [u8; 4],
-        /// Symbol.
+        /// Symbol of the instrument.
         stock: [u8; 8],
         /// Primary market maker: `Y` or `N`.
         primary_market_maker: u8,
-        /// Market maker mode.
+        /// Market maker mode: `N` normal, `P` passive, `S` syndicate, `R` pre-syndicate, `L`
+        /// penalty.
         market_maker_mode: u8,
-        /// Membership status.
+        /// Membership status: `A` active, `E` excused, `W` withdrawn, `S` suspended, `D` deleted.
         participant_state: u8,
     }
 
     /// Market-wide circuit breaker decline levels (§1.2.5.1).
     MwcbDeclineLevel = b'V', 35 {
-        /// Level 1, in 1e-8.
+        /// Index value of level 1, in 1e-8.
         level1: U64,
-        /// Level 2, in 1e-8.
+        /// Index value of level 2, in 1e-8.
         level2: U64,
-        /// Level 3, in 1e-8.
+        /// Index value of level 3, in 1e-8.
         level3: U64,
     }
 
     /// Market-wide circuit breaker breached (§1.2.5.2).
     MwcbStatus = b'W', 12 {
-        /// `1`, `2` or `3`.
+        /// Level that was breached: `1`, `2` or `3`.
         breached_level: u8,
     }
 
     /// Quoting period of an IPO (§1.2.6).
     IpoQuotingPeriod = b'K', 28 {
-        /// Symbol.
+        /// Symbol of the instrument.
         stock: [u8; 8],
         /// Release time in seconds since midnight.
         release_time: U32,
         /// `A` anticipated, `C` cancelled or postponed.
         release_qualifier: u8,
-        /// IPO price.
+        /// IPO price, in 1/10000 of the quote currency.
         price: U32,
     }
 
     /// Limit-up limit-down auction collar (§1.2.7).
     LuldAuctionCollar = b'J', 35 {
-        /// Symbol.
+        /// Symbol of the instrument.
         stock: [u8; 8],
-        /// Reference price.
+        /// Reference price, in 1/10000 of the quote currency.
         reference_price: U32,
-        /// Upper collar.
+        /// Highest price allowed in the auction, in 1/10000 of the quote currency.
         upper_price: U32,
-        /// Lower collar.
+        /// Lowest price allowed in the auction, in 1/10000 of the quote currency.
         lower_price: U32,
-        /// Number of extensions.
+        /// How often the collar was extended.
         extension: U32,
     }
 
-    /// Operational halt (§1.2.8).
+    /// Operational halt (§1.2.8): trading of an instrument is interrupted at one market.
     OperationalHalt = b'h', 21 {
-        /// Symbol.
+        /// Symbol of the instrument.
         stock: [u8; 8],
         /// Market: `Q`, `B` or `X`.
         market: u8,
-        /// `H` halted, `T` lifted.
+        /// `H` halted, `T` the halt is lifted.
         action: u8,
     }
 
     /// Order added, no attribution (§1.3.1).
     AddOrder = b'A', 36 {
-        /// Reference of the order.
+        /// Reference number of the order, unique for the day.
         order_ref: U64,
-        /// Side of the order.
+        /// Side of the order: `B` buy, `S` sell.
         side: Side,
-        /// Displayed quantity.
+        /// Displayed quantity of the order.
         shares: U32,
-        /// Symbol.
+        /// Symbol of the instrument.
         stock: [u8; 8],
-        /// Displayed price.
+        /// Displayed price of the order, in 1/10000 of the quote currency.
         price: U32,
     }
 
     /// Order added, with attribution (§1.3.2).
     AddOrderMpid = b'F', 40 {
-        /// Reference of the order.
+        /// Reference number of the order, unique for the day.
         order_ref: U64,
-        /// Side of the order.
+        /// Side of the order: `B` buy, `S` sell.
         side: Side,
-        /// Displayed quantity.
+        /// Displayed quantity of the order.
         shares: U32,
-        /// Symbol.
+        /// Symbol of the instrument.
         stock: [u8; 8],
-        /// Displayed price.
+        /// Displayed price of the order, in 1/10000 of the quote currency.
         price: U32,
-        /// Firm.
+        /// Identifier of the firm (MPID) that entered the order.
         attribution: [u8; 4],
     }
 
@@ -270,9 +271,9 @@ messages! {
     OrderExecuted = b'E', 31 {
         /// Reference of the resting order.
         order_ref: U64,
-        /// Traded quantity.
+        /// Quantity that traded.
         shares: U32,
-        /// Match number.
+        /// Match number of the trade, unique for the day.
         match_number: U64,
     }
 
@@ -280,39 +281,39 @@ messages! {
     OrderExecutedWithPrice = b'C', 36 {
         /// Reference of the resting order.
         order_ref: U64,
-        /// Traded quantity.
+        /// Quantity that traded.
         shares: U32,
-        /// Match number.
+        /// Match number of the trade, unique for the day.
         match_number: U64,
-        /// Whether the execution prints.
+        /// Whether the execution counts in time and sales: `Y` or `N`.
         printable: Printable,
-        /// Traded price.
+        /// Price of the trade, in 1/10000 of the quote currency.
         price: U32,
     }
 
-    /// Order reduced (§1.4.3).
+    /// Order reduced (§1.4.3): part of its quantity was cancelled, and it keeps its place.
     OrderCancel = b'X', 23 {
-        /// Reference of the order.
+        /// Reference number of the order, unique for the day.
         order_ref: U64,
-        /// Cancelled quantity.
+        /// Quantity that was cancelled.
         shares: U32,
     }
 
-    /// Order gone (§1.4.4).
+    /// Order deleted (§1.4.4): all that was left of it was cancelled.
     OrderDelete = b'D', 19 {
-        /// Reference of the order.
+        /// Reference number of the order, unique for the day.
         order_ref: U64,
     }
 
-    /// Order replaced (§1.4.5).
+    /// Order replaced (§1.4.5): a new reference, quantity and price.
     OrderReplace = b'U', 35 {
         /// Reference of the order that is replaced.
         old_ref: U64,
-        /// The order that comes: same side, symbol and attribution.
+        /// Reference number of the new order: same side, symbol and attribution.
         new_ref: U64,
-        /// Displayed quantity.
+        /// Displayed quantity of the order.
         shares: U32,
-        /// Displayed price.
+        /// Displayed price of the order, in 1/10000 of the quote currency.
         price: U32,
     }
 
@@ -320,85 +321,87 @@ messages! {
     Trade = b'P', 44 {
         /// Reference of the non-displayed order; 0 since 2010.
         order_ref: U64,
-        /// Side of the order.
+        /// Side of the order: `B` buy, `S` sell.
         side: Side,
-        /// Traded quantity.
+        /// Quantity that traded.
         shares: U32,
-        /// Symbol.
+        /// Symbol of the instrument.
         stock: [u8; 8],
-        /// Traded price.
+        /// Price of the trade, in 1/10000 of the quote currency.
         price: U32,
-        /// Match number.
+        /// Match number of the trade, unique for the day.
         match_number: U64,
     }
 
-    /// Cross (§1.5.2).
+    /// Cross (§1.5.2): the result of an auction.
     CrossTrade = b'Q', 40 {
         /// Quantity matched in the cross.
         shares: U64,
-        /// Symbol.
+        /// Symbol of the instrument.
         stock: [u8; 8],
-        /// Price of the cross.
+        /// Price of the cross, in 1/10000 of the quote currency.
         price: U32,
-        /// Match number.
+        /// Match number of the cross, unique for the day.
         match_number: U64,
-        /// Type of the cross.
+        /// Type of the cross: `O` opening, `C` closing, `H` after a halt, `I` during the day.
         cross_type: u8,
     }
 
-    /// Execution broken (§1.5.3).
+    /// Execution broken (§1.5.3): a published trade is void.
     BrokenTrade = b'B', 19 {
-        /// Match number.
+        /// Match number of the trade that is void.
         match_number: U64,
     }
 
-    /// Net order imbalance (§1.6).
+    /// Net order imbalance (§1.6): what the auction would trade now, and what would be left.
     NetOrderImbalance = b'I', 50 {
         /// Quantity paired at the reference price.
         paired_shares: U64,
-        /// Quantity not paired.
+        /// Quantity that would be left over.
         imbalance_shares: U64,
-        /// `B`, `S`, `N`, `O` or `P`.
+        /// Side of the imbalance: `B` buy, `S` sell, `N` none, `O` not enough orders, `P` paused.
         direction: u8,
-        /// Symbol.
+        /// Symbol of the instrument.
         stock: [u8; 8],
-        /// Hypothetical price, cross orders only.
+        /// Clearing price of the orders for the cross alone, in 1/10000 of the quote currency.
         far_price: U32,
-        /// Hypothetical price, cross and continuous orders.
+        /// Clearing price of cross and continuous orders together, in 1/10000 of the quote
+        /// currency.
         near_price: U32,
-        /// Reference price.
+        /// Reference price, in 1/10000 of the quote currency.
         reference_price: U32,
-        /// Type of the cross.
+        /// Type of the cross: `O` opening, `C` closing, `H` after a halt, `I` during the day.
         cross_type: u8,
-        /// Deviation of the near price, by a table of letters.
+        /// Distance of the near price from the reference price: `L` below 1 %, `1` to `9` whole
+        /// percents, `A` 10 % to 19 %, `B` 20 % to 29 %, `C` 30 % and more, space: unknown.
         price_variation: u8,
     }
 
     /// Retail price improvement indicator (§1.7).
     RetailInterest = b'N', 20 {
-        /// Symbol.
+        /// Symbol of the instrument.
         stock: [u8; 8],
-        /// `B`, `S`, `A` (both) or `N` (none).
+        /// Side of the retail interest: `B` buy, `S` sell, `A` both, `N` none.
         interest: u8,
     }
 
     /// Direct listing with capital raise, price discovery (§1.8).
     DirectListing = b'O', 48 {
-        /// Symbol.
+        /// Symbol of the instrument.
         stock: [u8; 8],
-        /// Open eligibility: `Y` or `N`.
+        /// Whether the instrument may be released for trading: `Y` or `N`.
         open_eligibility: u8,
-        /// Lowest allowable price.
+        /// Lowest allowable price, in 1/10000 of the quote currency.
         price_min: U32,
-        /// Highest allowable price.
+        /// Highest allowable price, in 1/10000 of the quote currency.
         price_max: U32,
-        /// Near execution price.
+        /// Price at which the opening would execute now, in 1/10000 of the quote currency.
         near_price: U32,
-        /// When it was set, nanoseconds since midnight.
+        /// When the near price was set, ns since midnight.
         near_time: U64,
-        /// Lower collar.
+        /// Lower end of the price collar, in 1/10000 of the quote currency.
         collar_lower: U32,
-        /// Upper collar.
+        /// Upper end of the price collar, in 1/10000 of the quote currency.
         collar_upper: U32,
     }
 }

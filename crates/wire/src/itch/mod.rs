@@ -35,20 +35,20 @@ pub use messages::{
 /// Why bytes are not an ITCH message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ItchError {
-    /// The message is empty.
+    /// The message has no bytes, so no type.
     Empty,
     /// No message has this type byte.
     UnknownType(u8),
     /// The wrong number of bytes for the type.
     Length {
-        /// Type byte.
+        /// Type byte of the message.
         kind: u8,
         /// Length of the message, bytes.
         len: usize,
     },
     /// A coded field (side, event, state, printable) has a value outside its list.
     Field {
-        /// Type byte.
+        /// Type byte of the message.
         kind: u8,
     },
 }

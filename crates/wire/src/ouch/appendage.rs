@@ -7,23 +7,23 @@
 
 /// Tags whose values this exchange looks at: the specification's, and from 224 our own.
 pub mod tag {
-    /// MinQty, 4 bytes.
+    /// MinQty, 4 bytes: lots that must trade on entry.
     pub const MIN_QTY: u8 = 3;
     /// MaxFloor, 4 bytes: displayed part of a reserve order.
     pub const MAX_FLOOR: u8 = 5;
     /// PriceType, 1 byte; `L` limit.
     pub const PRICE_TYPE: u8 = 6;
-    /// PegOffset, 4 bytes.
+    /// PegOffset, 4 bytes: distance of a peg from its price, in 1/10000, away from the market.
     pub const PEG_OFFSET: u8 = 7;
-    /// DiscretionPrice, 8 bytes.
+    /// DiscretionPrice, 8 bytes: price that a discretion order may trade at, in 1/10000.
     pub const DISCRETION_PRICE: u8 = 9;
     /// DiscretionPriceType, 1 byte; `L` limit.
     pub const DISCRETION_PRICE_TYPE: u8 = 10;
-    /// DiscretionPegOffset, 4 bytes.
+    /// DiscretionPegOffset, 4 bytes: distance of a pegged discretion price, in 1/10000.
     pub const DISCRETION_PEG_OFFSET: u8 = 11;
     /// PostOnly, 1 byte: `P` or `N`.
     pub const POST_ONLY: u8 = 12;
-    /// RandomReserves, 4 bytes.
+    /// RandomReserves, 4 bytes: lots by which the displayed part of a reserve order varies.
     pub const RANDOM_RESERVES: u8 = 13;
     /// ExpireTime, 4 bytes: seconds to live.
     pub const EXPIRE_TIME: u8 = 15;
@@ -57,12 +57,12 @@ pub mod tag {
     pub const RIGHT_PRICE: u8 = 232;
 }
 
-/// One optional field.
+/// One optional field of a message: a tag and its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Element<'a> {
     /// Tag of the field, as in the table of appendages.
     pub tag: u8,
-    /// Value of the field.
+    /// Value of the field, 0 to 254 bytes; a known tag has the length that its format says.
     pub value: &'a [u8],
 }
 
@@ -76,7 +76,7 @@ pub struct Appendage<'a> {
 /// What follows the fixed fields of a message type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tail {
-    /// Nothing.
+    /// No byte may follow the fixed fields.
     Nothing,
     /// Nothing, or an appendage of optional fields.
     Optional,

@@ -1,4 +1,4 @@
-//! A client's four requests as bytes.
+//! Encodes the four requests of a client: enter, replace, cancel and mass cancel.
 
 use types::limits::PRICE_MARKET;
 use types::{ClOrdId, Price, Qty, Side, Symbol, TimeInForce, UserRefNum};
@@ -12,28 +12,28 @@ use super::terms::Terms;
 use crate::EncodeError;
 use crate::error::qty_u32;
 
-/// A new order.
+/// A new order, as a client asks for it ([`encode_enter_order`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewOrder {
     /// Number of the order, larger than all before it.
     pub user_ref: UserRefNum,
-    /// Side.
+    /// Whether the order buys or sells.
     pub side: Side,
-    /// Quantity, lots.
+    /// Quantity of the order, lots (at most 32 bits).
     pub qty: Qty,
-    /// The instrument's symbol.
+    /// Symbol of the instrument to trade.
     pub symbol: Symbol,
     /// Limit price; `None` for a market order and others that have none.
     pub price: Option<Price>,
-    /// Time in force.
+    /// How long the order lives.
     pub time_in_force: TimeInForce,
     /// Post only: rest or be refused.
     pub post_only: bool,
-    /// The client's own identifier.
+    /// The client's own identifier, echoed in answers; spaces: none.
     pub cl_ord_id: ClOrdId,
 }
 
-/// A replace.
+/// A replace of an open order, as a client asks for it ([`encode_replace`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplaceRequest {
     /// Number of the order that is replaced.
@@ -44,11 +44,11 @@ pub struct ReplaceRequest {
     pub qty: Qty,
     /// New limit price; 0 for orders that have none.
     pub price: Price,
-    /// Time in force.
+    /// How long the replacement lives.
     pub time_in_force: TimeInForce,
     /// Post only: rest or be refused.
     pub post_only: bool,
-    /// The client's own identifier.
+    /// The client's own identifier, echoed in answers; spaces: none.
     pub cl_ord_id: ClOrdId,
 }
 

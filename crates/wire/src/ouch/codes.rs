@@ -11,13 +11,13 @@ use crate::EncodeError;
 )]
 #[repr(u8)]
 pub enum Side {
-    /// Buy.
+    /// `B`: the order buys.
     Buy = b'B',
-    /// Sell.
+    /// `S`: the order sells.
     Sell = b'S',
-    /// Sell short; not served here.
+    /// `T`: the order sells short; not served here.
     SellShort = b'T',
-    /// Sell short exempt; not served here.
+    /// `E`: the order sells short, exempt from the price test; not served here.
     SellShortExempt = b'E',
 }
 
@@ -31,7 +31,7 @@ impl From<types::Side> for Side {
 }
 
 impl From<Side> for types::Side {
-    /// Maps all kinds of selling to a sale.
+    /// Every way of selling becomes a sale.
     fn from(side: Side) -> types::Side {
         match side {
             Side::Buy => types::Side::Buy,
@@ -75,7 +75,7 @@ pub fn cross_type_code(time_in_force: TimeInForce) -> u8 {
     }
 }
 
-/// [`time_in_force_code`] and [`cross_type_code`] of a time in force.
+/// [`time_in_force_code`] and [`cross_type_code`] of a time in force, from one table.
 #[inline]
 pub(super) fn life_codes(time_in_force: TimeInForce) -> [u8; 2] {
     // By number of the time in force.
@@ -148,7 +148,7 @@ pub fn cancel_reason(code: u8) -> Option<CancelReason> {
     CANCELS.iter().find(|(_, known)| *known == code).map(|&(reason, _)| reason)
 }
 
-/// By number of the reason; 0: it has no code.
+/// Code of each reason, by the reason's number; 0: the reason has no code.
 const CANCEL_CODES: [u8; CANCELS.len() + 1] = {
     let mut codes = [0; CANCELS.len() + 1];
     let mut at = 0;

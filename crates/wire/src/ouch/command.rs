@@ -1,4 +1,4 @@
-//! A client's request as a command to the engine.
+//! Checks a client's requests and turns them into commands for the engine.
 
 use types::limits::PRICE_MARKET;
 use types::{
@@ -249,7 +249,7 @@ fn set_terms(command: &mut Command, asked: &Asked, display: u8) -> Result<(), Re
     Ok(())
 }
 
-/// The price field; no price is 0.
+/// The price of a price field; [`PRICE_MARKET`] becomes 0, which means "no price".
 #[inline]
 fn price(units: u64) -> Result<Price, RejectReason> {
     if units == PRICE_MARKET {

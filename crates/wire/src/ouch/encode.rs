@@ -1,4 +1,4 @@
-//! Execution reports to the messages a participant gets.
+//! Encodes execution reports as the OUCH messages that participants get.
 
 use std::mem::offset_of;
 
@@ -25,11 +25,11 @@ use crate::{EncodeError, SymbolTable};
 /// Order state of an answer: open, or done before the answer was written.
 const LIVE: u8 = b'L';
 const DEAD: u8 = b'D';
-/// Why an order is restated: another price (of a peg; it is not displayed, but the code fits), or,
-/// ours, a stop order became active.
+/// Reason codes of Order Restated: `P` the price changed (of a peg; a peg is not displayed, but no
+/// other code is closer), and, ours, `S` a stop became active.
 const RESTATED_PRICE: u8 = b'P';
 const RESTATED_TRIGGERED: u8 = b'S';
-/// Why a trade is broken: by the exchange, or, ours, to be corrected.
+/// Reason codes of Broken Trade: `S` broken by the exchange, and, ours, `c` corrected.
 const BROKEN: u8 = b'S';
 const CORRECTED: u8 = b'c';
 
@@ -272,8 +272,8 @@ impl Encoder {
     }
 }
 
-/// A message of this kind with nothing filled in but what all have alike: we act as principal on every
-/// order, nothing sweeps. Behind most lies an appendage without elements, whose length is 0.
+/// A message of this type with the fields that are alike in all: capacity `O` (other) and sweep
+/// `N`. The zeros behind the fixed fields are an appendage of length 0.
 const fn prepared<const N: usize>(kind: u8, capacity: usize, sweep: usize) -> [u8; N] {
     let mut bytes = [0; N];
     (bytes[capacity], bytes[sweep]) = (b'O', b'N');
@@ -294,8 +294,7 @@ const REPLACED: [u8; size_of::<OrderReplaced>() + 2] = prepared(
 const EXECUTED: [u8; size_of::<OrderExecuted>() + 2] = prepared(OrderExecuted::KIND, 0, 0);
 const CANCELED: [u8; size_of::<OrderCanceled>()] = prepared(OrderCanceled::KIND, 0, 0);
 
-/// Most orders have no terms but those of the fixed fields; of the others they follow in the appendage,
-/// which so far is empty.
+/// Appends the terms that only few orders have to the appendage, which is empty so far.
 #[inline(always)]
 fn put_rare_terms(report: &ExecutionReport, out: &mut Vec<u8>) {
     let plain = matches!(report.order_type, OrderType::Limit | OrderType::Market);
@@ -341,9 +340,9 @@ fn order_state(report: &ExecutionReport) -> u8 {
     if report.leaves.0 == 0 { DEAD } else { LIVE }
 }
 
-/// Echoes the terms that the fixed fields don't have, in the fields they are asked for by. When a
-/// good-till-date order ends is said both ways: in seconds from its acceptance, which is what was
-/// asked for if it was asked for so, and exactly.
+/// Echoes the terms that the fixed fields do not have, under the tags by which they are asked for.
+/// The end of a good-till-date order is told twice: in seconds from its acceptance, as ExpireTime
+/// asks for it, and as the exact time.
 #[cold]
 fn put_terms(report: &ExecutionReport, writer: &mut Writer<'_>) {
     let OrderTerms { display_qty, min_qty, stop_price, expire_at } = report.terms;
@@ -381,8 +380,8 @@ fn put_u32(tag: u8, value: u32, writer: &mut Writer<'_>) {
     }
 }
 
-/// To the nearest second, because the clock that took the request and the engine's differ and the
-/// way between them takes its time; 0 where the field has no room for them.
+/// Seconds from acceptance to end, rounded to the nearest, because the clocks of gateway and engine
+/// differ and the way between them takes time; 0 when the field has no room for them.
 fn seconds_to_live(accepted: Nanos, end: Nanos) -> u32 {
     let seconds = (end.since(accepted) + Nanos::SECOND / 2) / Nanos::SECOND;
     u32::try_from(seconds).ok().filter(|&seconds| seconds < DAY_S).unwrap_or(0)

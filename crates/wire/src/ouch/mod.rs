@@ -56,26 +56,26 @@ pub use terms::Terms;
 /// Why bytes are not an OUCH message of the side they came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OuchError {
-    /// The message is empty.
+    /// The message has no bytes, so no type.
     Empty,
     /// That side sends no messages of this type.
     UnknownType(u8),
     /// Too few or too many bytes for the type.
     Length {
-        /// Type byte.
+        /// Type byte of the message.
         kind: u8,
         /// Length of the message, bytes.
         len: usize,
     },
     /// A coded field of an outbound message has a value outside its list.
     Field {
-        /// Type byte.
+        /// Type byte of the message.
         kind: u8,
     },
     /// The appendage does not end where it says, holds an element of length 0, one tag twice, or
     /// a known tag with a value of the wrong size.
     Appendage {
-        /// Type byte.
+        /// Type byte of the message.
         kind: u8,
     },
 }

@@ -1,4 +1,4 @@
-//! The requests that nearly all are, read in one step.
+//! A fast reader for the most frequent requests: those without optional fields.
 
 use types::{Command, CommandKind, Nanos, Qty, UserRefNum};
 use zerocopy::FromBytes;

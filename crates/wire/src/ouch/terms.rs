@@ -1,4 +1,4 @@
-//! The terms of an order that travel in optional fields, from both sides.
+//! The terms of an order that travel in optional fields: reading and writing them.
 
 use types::{
     Nanos, ORDER_HIDDEN, ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderType, Price, RejectReason,
@@ -19,7 +19,7 @@ pub struct Terms {
     pub order_type: OrderType,
     /// Post only: priced one tick away instead of being refused.
     pub slide: bool,
-    /// Whether nothing is displayed.
+    /// Whether nothing of the order is displayed.
     pub hidden: bool,
     /// Lots displayed at a time; 0: all.
     pub display_qty: u32,
@@ -27,11 +27,11 @@ pub struct Terms {
     pub min_qty: u32,
     /// Stop price, distance of a trailing stop, or offset of a peg away from the market.
     pub stop_price: Price,
-    /// Seconds to live of a good-till-date order, below 86,400; 0: not given so.
+    /// Seconds to live of a good-till-date order, below 86,400; 0: the end is not given in seconds.
     pub live_s: u32,
-    /// When a good-till-date order ends; 0: not given so.
+    /// End of a good-till-date order, ns since the epoch; 0: the end is not given as a time.
     pub expire_at: Nanos,
-    /// Self-trade prevention; Allow: the account's own rule.
+    /// Self-trade prevention of the order; [`SelfTrade::Allow`]: the account's own rule.
     pub self_trade: SelfTrade,
 }
 
@@ -66,7 +66,8 @@ impl Terms {
         if fits { Ok(()) } else { Err(EncodeError::Price(self.stop_price)) }
     }
 
-    /// Appends what differs from the default; `with_type` is false for a replace. Checked before.
+    /// Appends the terms that differ from the default; `with_type` is false for a replace.
+    /// [`Terms::check`] has to come before.
     pub(super) fn write(&self, post_only: bool, with_type: bool, writer: &mut Writer<'_>) {
         let mut put_u32 = |tag, value: u32| {
             if value != 0 {
@@ -112,7 +113,7 @@ pub(super) fn put_type(order_type: OrderType, writer: &mut Writer<'_>) {
     writer.put(tag, &[code]);
 }
 
-/// `None` for what is said by leaving the field out.
+/// Code of a self-trade rule; `None` for the rule that is expressed by leaving the field out.
 fn self_trade_code(self_trade: SelfTrade) -> Option<u8> {
     match self_trade {
         SelfTrade::Allow => None,
@@ -126,9 +127,9 @@ fn self_trade_code(self_trade: SelfTrade) -> Option<u8> {
 /// Terms that the optional fields of a request ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Asked {
-    /// Command flags.
+    /// [`types::Command::flags`] that the fields ask for, without [`ORDER_HIDDEN`].
     pub flags: u8,
-    /// `None`: limit or market, by the price.
+    /// Order type that a field names; `None`: limit or market, depending on the price.
     pub order_type: Option<OrderType>,
     pub stop_price: Price,
     pub display_qty: u32,
@@ -136,7 +137,7 @@ pub(super) struct Asked {
     pub live_s: u32,
     pub expire_at: Nanos,
     pub self_trade: SelfTrade,
-    /// Cross type of a replace.
+    /// Cross type of a replace: `N`, `O` or `C`.
     pub cross_type: u8,
     pub side: Option<Side>,
 }
@@ -230,7 +231,7 @@ impl Asked {
         Ok(())
     }
 
-    /// One field at most may name the type.
+    /// Sets the order type; at most one field may name one.
     fn set_type(&mut self, order_type: OrderType) -> Result<(), RejectReason> {
         match self.order_type.replace(order_type) {
             None => Ok(()),
@@ -238,7 +239,7 @@ impl Asked {
         }
     }
 
-    /// One field at most may have such a price.
+    /// Sets stop price or offset; at most one field may carry one.
     fn set_stop_price(&mut self, price: i64) -> Result<(), RejectReason> {
         if price != 0 && self.stop_price.0 != 0 {
             return Err(RejectReason::Unsupported);
@@ -280,7 +281,7 @@ impl BigEndian for u64 {
     }
 }
 
-/// Command flags of display and optional fields together.
+/// [`types::Command::flags`] that the display field and the optional fields ask for together.
 #[inline]
 pub(super) fn flags(asked: &Asked, display: u8) -> Result<u8, RejectReason> {
     match display {

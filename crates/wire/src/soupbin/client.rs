@@ -1,4 +1,4 @@
-//! The client's end, across connections.
+//! The client's end of a session, across its connections.
 //!
 //! One `ClientSession` outlives its connections: it counts sequenced messages, and every
 //! [`ClientSession::connect`] asks for the one after the last it got, in the session it got it
@@ -12,23 +12,23 @@ use super::{
     SILENCE_NS, SendError, ServerPacket, SessionName, Violation,
 };
 
-/// Event of the server.
+/// What a client hears from the server, or notices about the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientEvent<'a> {
-    /// The login was accepted.
+    /// The server accepted the login; messages follow.
     Accepted {
-        /// Session that was joined.
+        /// Name of the session that was joined, padded as the server sent it.
         session: SessionName,
-        /// Number of the next sequenced message.
+        /// Sequence number of the next sequenced message, from 1.
         seq: u64,
     },
-    /// Turned away: the connection is over, close the stream.
+    /// The login was refused: the connection is over, close the stream.
     Rejected(RejectCode),
     /// A message of the stream.
     Sequenced {
         /// Sequence number of the message.
         seq: u64,
-        /// Bytes of the message.
+        /// Contents of the message, without the packet's header.
         message: &'a [u8],
     },
     /// A message outside the stream.
@@ -100,12 +100,12 @@ impl ClientSession {
         self.state == State::Active
     }
 
-    /// No connection is in use: close the stream if there is one.
+    /// Whether no connection is in use; an open stream has then to be closed.
     pub fn is_offline(&self) -> bool {
         self.state == State::Offline
     }
 
-    /// The number of the next sequenced message.
+    /// Sequence number of the next sequenced message.
     pub fn next_seq(&self) -> u64 {
         self.next_seq
     }
@@ -115,7 +115,8 @@ impl ClientSession {
         self.session
     }
 
-    /// A new stream is open: appends the login. Bytes of an earlier stream are forgotten.
+    /// Begins a connection on a new stream and appends the login; bytes of an earlier stream are
+    /// dropped.
     pub fn connect(&mut self, now: Nanos, out: &mut Vec<u8>) -> Result<(), SendError> {
         self.framer.clear();
         let login = LoginRequest {
@@ -165,7 +166,7 @@ impl ClientSession {
         }
     }
 
-    /// Sends an unsequenced message.
+    /// Appends an unsequenced message to `out`; an error when not logged in or too long.
     pub fn send_unsequenced(
         &mut self,
         now: Nanos,
@@ -180,7 +181,7 @@ impl ClientSession {
         Ok(())
     }
 
-    /// Says goodbye; the connection is over.
+    /// Appends a logout; the connection is over then.
     pub fn logout(&mut self, out: &mut Vec<u8>) -> Result<(), SendError> {
         if self.state == State::Offline {
             return Err(SendError::NotActive);

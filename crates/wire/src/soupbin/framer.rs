@@ -23,7 +23,7 @@ impl std::fmt::Display for FrameError {
     }
 }
 
-/// The cutter; see the module's contract.
+/// Cuts a byte stream into packets; the module documentation has the contract.
 #[derive(Clone, Debug)]
 pub struct Framer {
     /// Length bytes and body of a packet that is not whole yet, or was handed out last.
@@ -40,7 +40,7 @@ impl Framer {
         Framer { partial: Vec::new(), handed_out: false, max }
     }
 
-    /// Forgets a packet in the making: a new stream begins.
+    /// Drops the part of a packet that has arrived, for the start of a new stream.
     pub fn clear(&mut self) {
         self.partial.clear();
         self.handed_out = false;

@@ -51,17 +51,17 @@ pub const ANY_SESSION: SessionName = [b' '; 10];
 /// Violation of the protocol by the other side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Violation {
-    /// The bytes are no frames.
+    /// The bytes cannot be cut into packets.
     Frame(FrameError),
-    /// A frame is no packet of that side.
+    /// A frame is not a packet that this side may send.
     Packet(PacketError),
-    /// It sent data before it was logged in.
+    /// A message was sent before the login was accepted.
     NotLoggedIn,
-    /// It tried to log in twice.
+    /// A second login on the same connection.
     SecondLogin,
-    /// It did not log in in time.
+    /// No login within [`LOGIN_NS`] of the connection.
     LoginTimeout,
-    /// It answered a login that was not asked for.
+    /// The server answered a login that the client had not sent.
     UnexpectedAnswer,
     /// The sequence number cannot grow further.
     SequenceOverflow,

@@ -5,13 +5,13 @@ use super::{CLIENT_PACKET_MAX, SendError, SessionName};
 /// Why a frame is not a packet of the side it came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PacketError {
-    /// The packet is empty.
+    /// The packet has no bytes, so no type.
     Empty,
     /// That side sends no packets of this type.
     UnknownType(u8),
     /// The wrong number of bytes for the type.
     Length {
-        /// Packet type.
+        /// Type byte of the packet.
         kind: u8,
         /// Number of bytes behind the type.
         len: usize,
@@ -62,28 +62,28 @@ pub struct LoginRequest {
 /// A packet from client to server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientPacket<'a> {
-    /// `+`: debug text.
+    /// `+`: text for people, to be ignored by programs.
     Debug(&'a [u8]),
     /// `L`: the first packet of a client.
     Login(LoginRequest),
-    /// `U`: unsequenced data.
+    /// `U`: a message to the server, lost when the connection is.
     Unsequenced(&'a [u8]),
     /// `R`: heartbeat of the client.
     Heartbeat,
-    /// `O`: logout.
+    /// `O`: the client ends the session.
     Logout,
 }
 
 /// A packet from server to client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerPacket<'a> {
-    /// `+`: debug text.
+    /// `+`: text for people, to be ignored by programs.
     Debug(&'a [u8]),
     /// `A`: logged in; `sequence` is the number of the next sequenced packet.
     LoginAccepted {
-        /// Session that was joined.
+        /// Name of the session that was joined.
         session: SessionName,
-        /// Next sequence number.
+        /// Number of the next sequenced packet, from 1.
         sequence: u64,
     },
     /// `J`: refused; the connection will be closed.
@@ -99,7 +99,7 @@ pub enum ServerPacket<'a> {
 }
 
 impl<'a> ClientPacket<'a> {
-    /// Reads what [`super::Framer::next`] gives.
+    /// Reads one frame of [`super::Framer::next`] as a packet of a client.
     pub fn parse(frame: &'a [u8]) -> Result<ClientPacket<'a>, PacketError> {
         let (&kind, body) = frame.split_first().ok_or(PacketError::Empty)?;
         match kind {
@@ -128,7 +128,7 @@ impl<'a> ClientPacket<'a> {
 }
 
 impl<'a> ServerPacket<'a> {
-    /// Reads what [`super::Framer::next`] gives.
+    /// Reads one frame of [`super::Framer::next`] as a packet of a server.
     pub fn parse(frame: &'a [u8]) -> Result<ServerPacket<'a>, PacketError> {
         let (&kind, body) = frame.split_first().ok_or(PacketError::Empty)?;
         match kind {

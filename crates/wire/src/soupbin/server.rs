@@ -14,27 +14,28 @@ use super::{
     SendError, ServerPacket, SessionName, Violation,
 };
 
-/// Event of a client.
+/// What a server hears from a client, or notices about the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerEvent<'a> {
-    /// It wants in; answer it. Texts come without their padding and may hold any bytes.
+    /// The client asks to log in and waits for the answer. Texts are without padding and may hold
+    /// any bytes.
     Login {
-        /// User name.
+        /// User name, 0 to 6 bytes.
         username: &'a [u8],
-        /// Password.
+        /// Password, 0 to 10 bytes.
         password: &'a [u8],
-        /// Session wanted; empty for the current one.
+        /// Session wanted, 0 to 10 bytes; empty for the current one.
         session: &'a [u8],
         /// First message wanted; 0 for what comes from now on.
         sequence: u64,
     },
-    /// An unsequenced message.
+    /// A message of the client, without the packet's header.
     Unsequenced(&'a [u8]),
     /// A logout: the session is over, close the connection.
     LogoutRequest,
     /// A violation of the protocol: the session is over, close the connection.
     Violation(Violation),
-    /// It has been silent too long: the session is over, close the stream.
+    /// The client has been silent too long: the session is over, close the stream.
     Dead,
 }
 
@@ -70,7 +71,7 @@ impl ServerSession {
         }
     }
 
-    /// Logged in, and not over.
+    /// Whether the client is logged in and the session is not over.
     pub fn is_active(&self) -> bool {
         self.state == State::Active
     }
@@ -176,7 +177,8 @@ impl ServerSession {
         Ok(())
     }
 
-    /// What the client sends is not read at present: it can't be called silent, from now on.
+    /// Restarts the measurement of the client's silence at `now`: the caller is not reading its
+    /// bytes at present.
     pub fn excuse_silence(&mut self, now: Nanos) {
         self.last_received = now;
     }
@@ -230,14 +232,15 @@ impl ServerSession {
     }
 }
 
-/// What is left of a packet once the state has taken note of it.
+/// The content of a packet that is still to be reported once the session's state has changed.
 enum Accepted<'a> {
     Login(super::LoginRequest),
     Message(&'a [u8]),
     Logout,
 }
 
-/// Free of `self`, since the packet may lie in the session's own framer.
+/// Checks a packet against the state. Not a method, because the packet may lie in the session's own
+/// framer.
 fn accept<'a>(
     state: &mut State,
     packet: ClientPacket<'a>,
