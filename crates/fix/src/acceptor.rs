@@ -19,14 +19,14 @@ use crate::session::{Application, Ending, Entry, Session, SessionConfig, Slot, S
 use crate::tag;
 use crate::view::{FieldIndex, Message};
 
-/// Bounds of a door.
+/// Bounds that an [`Acceptor`] holds each of its connections to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Largest message, bytes.
+    /// Largest message taken from a counterparty, bytes.
     pub message_max: usize,
-    /// How long a connection may take for its Logon.
+    /// Longest time from the connection to a complete Logon, ns.
     pub logon_wait_ns: u64,
-    /// Bytes a connection takes while a resend keeps it from reading.
+    /// Most bytes kept of one connection while a resend keeps it from being read.
     pub backlog_max: usize,
 }
 
@@ -42,7 +42,7 @@ struct Connection {
     framer: Framer,
     session: Option<usize>,
     opened_at: Nanos,
-    /// Received and not looked at, because a resend is going out.
+    /// Bytes received and not handled yet, because a resend is going out.
     backlog: Vec<u8>,
     held: Option<Held>,
 }
@@ -50,16 +50,17 @@ struct Connection {
 /// Why nothing is read from a connection.
 #[derive(Debug)]
 enum Held {
-    /// The credentials of its Logon are being looked at.
+    /// The credentials of the Logon held here are being checked.
     Proof(Vec<u8>),
-    /// Its Logon waits for the session at this index.
+    /// The Logon held here waits for the session at this index to be ready.
     Logon(usize, Vec<u8>),
-    /// It ends when the session's last messages have left, or at that time.
+    /// The connection ends when the session's last messages have left, or at this time.
     Ending(usize, Ending, Nanos),
 }
 
 impl Connection {
-    /// The session it has, or whose last words it waits for, or that it is about to have.
+    /// Index of the session that the connection has, or is about to have, or whose last messages it
+    /// waits for.
     fn concerns(&self) -> Option<usize> {
         match &self.held {
             Some(Held::Logon(session, _) | Held::Ending(session, ..)) => Some(*session),
@@ -68,60 +69,62 @@ impl Connection {
     }
 }
 
-/// Counts for the operator.
+/// What the acceptor has counted since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Logons accepted.
+    /// Number of Logons that were accepted.
     pub logons: u64,
-    /// Connections ended before a Logon was accepted.
+    /// Number of connections that ended before a Logon was accepted.
     pub refused: u64,
-    /// Garbled messages ignored on live sessions.
+    /// Number of garbled messages that were ignored on live sessions.
     pub garbled: u64,
-    /// Messages looked at.
+    /// Number of complete messages that were handled.
     pub messages: u64,
 }
 
-/// A FIX door.
+/// The acceptor of a FIX door: its sessions and the connections that have them.
 #[derive(Debug)]
 pub struct Acceptor<S> {
     sessions: Vec<Session<S>>,
-    /// Which connection each session has.
+    /// The connection that each session has, by the session's index; `None`: the session is not
+    /// live.
     live: Vec<Option<ConnId>>,
     connections: BTreeMap<ConnId, Connection>,
     limits: Limits,
     index: FieldIndex,
     ahead: Option<Ahead>,
     refused: Option<RefusedLogon>,
-    /// Counters for the operator.
+    /// What has been counted since the start, for the operator.
     pub counters: Counters,
 }
 
-/// A counterparty named a message of ours that was never sent.
+/// A counterparty asked for, or confirmed, a message that this side never sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ahead {
-    /// Index of its session.
+    /// Index of the session.
     pub session: usize,
-    /// Sequence number that it named.
+    /// MsgSeqNum(34) that the counterparty named.
     pub asked: u32,
-    /// The number of the next message to be sent.
+    /// MsgSeqNum(34) of the next message that this side will send.
     pub next: u32,
 }
 
-/// A Logon that was refused for what it says, whose credentials were right or of nobody.
+/// A Logon that was refused for its contents, with credentials that were right or that belong to no
+/// session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RefusedLogon {
-    /// Index of its session.
+    /// Index of the session that the Logon names; `None`: there is no such session.
     pub session: Option<usize>,
-    /// Error, in words, as its sender was told.
+    /// What was wrong, in the words told to the sender.
     pub why: String,
 }
 
-/// Bytes of an unknown CompID that operators are told.
+/// Most bytes of an unknown CompID that are shown to operators.
 const NAME_KEPT: usize = 24;
 
 impl<S: Store> Acceptor<S> {
-    /// A door for these sessions, each with its store; the application knows them by their place
-    /// in the list.
+    /// An acceptor of these sessions, each with its store; the application knows a session by its
+    /// index in the list.
     pub fn new(sessions: Vec<(SessionConfig, S)>, limits: Limits) -> Acceptor<S> {
         let session = |(index, (config, store))| Session::new(index, config, store);
         Acceptor {
@@ -136,52 +139,53 @@ impl<S: Store> Acceptor<S> {
         }
     }
 
-    /// The last counterparty that named a message never sent, since the last time.
+    /// Removes and returns the last [`Ahead`] since the previous call.
     pub fn take_ahead(&mut self) -> Option<Ahead> {
         self.ahead.take()
     }
 
-    /// The last Logon that was refused for what it says, since the last time.
+    /// Removes and returns the last [`RefusedLogon`] since the previous call.
     pub fn take_refused(&mut self) -> Option<RefusedLogon> {
         self.refused.take()
     }
 
-    /// A session by its place.
+    /// The session with this index.
     pub fn session(&mut self, session: usize) -> Option<&mut Session<S>> {
         self.sessions.get_mut(session)
     }
 
-    /// The session that `conn` has, if it has one.
+    /// Index of the session that `conn` has; `None` before its Logon is accepted.
     pub fn session_of(&self, conn: ConnId) -> Option<usize> {
         self.connections.get(&conn).and_then(|connection| connection.session)
     }
 
-    /// The session that `conn` has, or whose Logon or last words wait.
+    /// Index of the session that `conn` has, whose Logon waits there, or whose last messages it
+    /// waits for.
     pub fn place_of(&self, conn: ConnId) -> Option<usize> {
         self.connections.get(&conn).and_then(Connection::concerns)
     }
 
-    /// Ids of all connections.
+    /// Numbers of all open connections, in ascending order.
     pub fn conns(&self) -> impl Iterator<Item = ConnId> {
         self.connections.keys().copied()
     }
 
-    /// Whether `conn` is one of this door's.
+    /// Whether `conn` is an open connection of this door.
     pub fn has(&self, conn: ConnId) -> bool {
         self.connections.contains_key(&conn)
     }
 
-    /// Number of open connections.
+    /// Number of open connections, with or without a session.
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
 
-    /// The connection that has `session`, if it is live.
+    /// The connection that has `session`; `None` when the session is not live.
     pub fn connection_of(&self, session: usize) -> Option<ConnId> {
         self.live.get(session).copied().flatten()
     }
 
-    /// Handles a new connection.
+    /// Begins a connection, at `now`; it has no session until its Logon.
     pub fn handle_connect(&mut self, now: Nanos, conn: ConnId) {
         let framer = Framer::new(self.limits.message_max);
         let backlog = Vec::new();
@@ -189,7 +193,7 @@ impl<S: Store> Acceptor<S> {
         self.connections.insert(conn, connection);
     }
 
-    /// A connection has gone, or is being closed by the caller.
+    /// Ends a connection that the counterparty has closed or the caller is about to close.
     pub fn handle_close(&mut self, conn: ConnId) {
         let connection = self.connections.remove(&conn);
         let refused = connection.as_ref().is_none_or(|connection| connection.session.is_none());
@@ -214,8 +218,8 @@ impl<S: Store> Acceptor<S> {
         session.is_none_or(|session| !session.is_resending())
     }
 
-    /// Bytes from `conn`; what is to be sent back is appended to `out`. `Some`: the caller writes
-    /// `out`, closes the connection and calls [`Acceptor::handle_close`].
+    /// Handles bytes from `conn` and appends what is to be sent back to `out`. `Some`: the caller
+    /// writes `out`, closes the connection and calls [`Acceptor::handle_close`].
     pub fn handle_bytes<A: Application>(
         &mut self,
         now: Nanos,
@@ -244,8 +248,7 @@ impl<S: Store> Acceptor<S> {
         ending
     }
 
-    /// What is thought of the credentials of `conn` is known: goes on as
-    /// [`Acceptor::handle_bytes`].
+    /// The check of the credentials of `conn` has finished; goes on as [`Acceptor::handle_bytes`].
     pub fn try_again<A: Application>(
         &mut self,
         now: Nanos,
@@ -277,7 +280,7 @@ impl<S: Store> Acceptor<S> {
         self.go_on(now, conn, &bytes, app, out)
     }
 
-    /// Serves the message that was held, then whatever came behind it.
+    /// Handles the message that was held, then the bytes that came behind it.
     fn go_on<A: Application>(
         &mut self,
         now: Nanos,
@@ -306,8 +309,8 @@ impl<S: Store> Acceptor<S> {
         }
     }
 
-    /// The account's stream has come to a slot of `session`; see
-    /// [`crate::session::Outbound::slot`].
+    /// The account's stream has come to a slot of `session`, which gives a waiting message its
+    /// number; see [`crate::session::Outbound::slot`].
     pub fn slot(
         &mut self,
         now: Nanos,
@@ -328,8 +331,8 @@ impl<S: Store> Acceptor<S> {
         }
     }
 
-    /// Next moment at which [`Acceptor::handle_timeout`] has something to do for `conn`; time 0
-    /// while a resend goes on, as soon as there is room for its output.
+    /// Next time at which [`Acceptor::handle_timeout`] has something to do for `conn`; 0 while a
+    /// resend goes on, as soon as there is room for its output.
     pub fn next_timeout(&self, conn: ConnId) -> Nanos {
         let Some(connection) = self.connections.get(&conn) else { return Nanos::NEVER };
         if let Some(Held::Ending(_, _, until)) = connection.held {
@@ -341,8 +344,8 @@ impl<S: Store> Acceptor<S> {
         }
     }
 
-    /// Whether bytes of `conn` are read at present; while they are not, its session can't be called
-    /// silent.
+    /// Tells whether bytes of `conn` are read at present; while they are not, the counterparty
+    /// cannot be found silent.
     pub fn note_reading(&mut self, now: Nanos, conn: ConnId, read: bool) {
         let session = self.session_of(conn).filter(|_| !read);
         if let Some(session) = session.and_then(|index| self.sessions.get_mut(index)) {
@@ -350,7 +353,8 @@ impl<S: Store> Acceptor<S> {
         }
     }
 
-    /// Timers of `conn`, as [`Acceptor::handle_bytes`].
+    /// Handles timers of `conn` that are due; `out` and the result are as in
+    /// [`Acceptor::handle_bytes`].
     pub fn handle_timeout<A: Application>(
         &mut self,
         now: Nanos,
@@ -376,7 +380,7 @@ impl<S: Store> Acceptor<S> {
     }
 }
 
-/// A door while it is open for one connection.
+/// The acceptor's parts while it handles one connection.
 struct Door<'a, S, A> {
     now: Nanos,
     sessions: &'a mut [Session<S>],
@@ -505,7 +509,7 @@ impl<S: Store, A: Application> Door<'_, S, A> {
     }
 }
 
-/// Why no session has what a Logon says, in words for its sender.
+/// Why no session matches a Logon, in words for its sender.
 fn unknown<S: Store>(sessions: &[Session<S>], message: &Message<'_>) -> String {
     let is = |tag: tag::Tag, name: &str| message.get(tag.number) == Some(name.as_bytes());
     let theirs = |session: &&Session<S>| is(tag::SENDER_COMP_ID, &session.config.their_comp_id);
@@ -523,8 +527,8 @@ fn unknown<S: Store>(sessions: &[Session<S>], message: &Message<'_>) -> String {
     }
 }
 
-/// A connection does not end before its session's last messages have their numbers, if it is the
-/// stream that gives them.
+/// Delays the end of a connection until its session's last messages have their numbers, where the
+/// account's stream gives the numbers.
 fn hold_ending<S: Store>(
     now: Nanos,
     session: &mut Session<S>,
@@ -540,7 +544,7 @@ fn hold_ending<S: Store>(
     None
 }
 
-/// Which session a connection's first message is for.
+/// Index of the session that the first message of a connection names.
 fn lookup<S: Store>(sessions: &[Session<S>], message: &Message<'_>) -> Result<usize, Ending> {
     if message.msg_type() != b"A" {
         return Err(Ending::NotLogon);

@@ -1,7 +1,7 @@
-//! Numbers and short texts as words, the first character in the lowest byte, zeros behind the last:
-//! what they are appended by in one piece, and read by at once.
+//! Numbers and short texts held in one machine word, with the first character in the lowest byte
+//! and zeros after the last, so that they are read and appended in one operation.
 
-/// `0` in every byte.
+/// A word with the character `0` in each of its eight bytes.
 pub(crate) const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
 
 /// The eight decimal digits of `value`, which is below 10^8: the first in the lowest byte, each a
@@ -16,7 +16,7 @@ pub(crate) fn eight(value: u64) -> u64 {
     tens | ((pairs - tens * 10) << 8)
 }
 
-/// [`eight`] in half a word, of a value below 10^4.
+/// The four decimal digits of `value`, which is below 10^4; as [`eight`].
 #[inline(always)]
 pub(crate) fn four(value: u32) -> u32 {
     let hundreds = (value * 5_243) >> 19;
@@ -25,7 +25,7 @@ pub(crate) fn four(value: u32) -> u32 {
     tens | ((pairs - tens * 10) << 8)
 }
 
-/// A value below 10^8 in decimal, and its length.
+/// The decimal text of a value below 10^8, and its length (1..=8).
 #[inline(always)]
 pub(crate) fn uint(value: u32) -> (u64, u32) {
     if value < 10_000 {
@@ -40,7 +40,7 @@ pub(crate) fn uint(value: u32) -> (u64, u32) {
     }
 }
 
-/// A text of one to eight bytes.
+/// A text of one to eight bytes as a word; `None` for another length.
 #[inline(always)]
 pub(crate) fn short(text: &[u8]) -> Option<u64> {
     let length = text.len();
@@ -54,7 +54,8 @@ pub(crate) fn short(text: &[u8]) -> Option<u64> {
     Some(at(0)? | at(length / 2)? | at(length - 1)?)
 }
 
-/// The number that `length` digits, one to eight, in `text` say, if they are digits.
+/// The number that the first `length` (1..=8) bytes of `text` spell; `None` when one is not a
+/// digit.
 #[inline(always)]
 pub(crate) fn read(text: u64, length: usize) -> Option<u64> {
     // Leading zeros come in at the low end.

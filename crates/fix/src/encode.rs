@@ -13,10 +13,10 @@ use crate::scan::checksum;
 use crate::tag::Tag;
 use crate::value::{self, Places, StampWriter};
 
-/// Bytes of a page: an ExecutionReport has a third of them.
+/// Bytes of a page: about three times those of an ExecutionReport.
 const PAGE: usize = 1_024;
 
-/// Buffers for writing messages, kept from one to the next.
+/// Buffers for the encoding of messages, kept from message to message.
 #[derive(Clone, Debug)]
 pub struct Pen {
     stamps: StampWriter,
@@ -31,7 +31,7 @@ impl Default for Pen {
 
 const END: u64 = SOH as u64;
 
-/// Bytes that are appended again and again: in one piece if they are few.
+/// A short text that is appended often; up to a fixed length it is appended in one operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     few: [u8; 32],
@@ -48,26 +48,28 @@ impl Piece {
     }
 }
 
-/// BeginString, room for BodyLength, and the name of MsgType.
+/// The beginning of every message: BeginString(8), room for BodyLength(9), and the tag of
+/// MsgType(35).
 pub(crate) fn beginning(begin_string: &str) -> Piece {
     Piece::new(format!("8={begin_string}\x019=000\x0135=").into_bytes())
 }
 
-/// Appends fields; a message it has begun is to be ended by [`Writer::finish`].
+/// Appends fields. A message that was begun must be ended by [`Writer::finish`].
 #[derive(Debug)]
 pub struct Writer<'a> {
     page: &'a mut [u8; PAGE],
-    /// Number of bytes written.
+    /// Number of bytes written to the page.
     at: usize,
     out: &'a mut Vec<u8>,
     stamps: &'a mut StampWriter,
-    /// Length of `out` when the first field came.
+    /// Length of `out` when the first field was written.
     start: usize,
-    /// Where the body begins, counted from the first field.
+    /// Offset of the body, counted from the first field.
     body: usize,
 }
 
-/// Whatever is on the page goes to the end of `out`; the length of the page then.
+/// Moves the contents of the page to the end of `out`; returns the new length of the page's
+/// contents, 0.
 #[cold]
 #[inline(never)]
 fn turn(page: &[u8; PAGE], at: usize, out: &mut Vec<u8>) -> usize {
@@ -85,7 +87,7 @@ impl Drop for Writer<'_> {
 }
 
 impl<'a> Writer<'a> {
-    /// Fields without a message around them, at the end of `out`.
+    /// A writer for fields without a message around them, at the end of `out`.
     #[inline(always)]
     pub fn fields(out: &'a mut Vec<u8>, pen: &'a mut Pen) -> Writer<'a> {
         let start = out.len();
@@ -112,8 +114,8 @@ impl<'a> Writer<'a> {
         self.body = self.written() - b"35=".len();
     }
 
-    /// The same fields by a writer that nobody else has: the place stays in a register while
-    /// `build` goes on.
+    /// Writes the same fields with a copy of the writer that `build` owns, so that its position
+    /// stays in a register.
     #[inline(always)]
     pub(crate) fn own(&mut self, build: impl FnOnce(&mut Writer<'_>)) {
         let mut own = Writer {
@@ -134,7 +136,7 @@ impl<'a> Writer<'a> {
         self.out.len() - self.start + self.at
     }
 
-    /// Bytes written since `from`, a count of [`Writer::written`].
+    /// The bytes written since `from`, an earlier result of [`Writer::written`].
     #[inline(always)]
     pub(crate) fn since(&mut self, from: usize) -> &[u8] {
         if self.out.len() == self.start {
@@ -144,7 +146,7 @@ impl<'a> Writer<'a> {
         self.out.get(self.start + from..).unwrap_or(&[])
     }
 
-    /// Ends the message: BodyLength and CheckSum.
+    /// Ends the message: fills in BodyLength(9) and appends CheckSum(10).
     #[inline]
     pub fn finish(mut self) {
         let length = self.written() - self.body;
@@ -169,7 +171,7 @@ impl<'a> Writer<'a> {
         self.put8(u64::from_le_bytes(*b"10=\0\0\0\x01\0") | (sum >> 8) << 24, 7);
     }
 
-    /// A message that went beyond its page, or whose length has not three digits.
+    /// Ends a message that left its page, or whose length does not have three digits.
     #[cold]
     #[inline(never)]
     fn finish_long(&mut self, length: usize) {
@@ -182,19 +184,19 @@ impl<'a> Writer<'a> {
         self.trailer(sum);
     }
 
-    /// Appends the first `length` bytes of a word, lowest first.
+    /// Appends the first `length` bytes of a word, the lowest byte first.
     #[inline(always)]
     fn put8(&mut self, word: u64, length: usize) {
         self.put(word.to_le_bytes(), length);
     }
 
-    /// [`Writer::put8`] of twice as many.
+    /// Appends the first `length` bytes of a word of 16 bytes, the lowest byte first.
     #[inline(always)]
     fn put16(&mut self, word: u128, length: usize) {
         self.put(word.to_le_bytes(), length);
     }
 
-    /// Appends the first `length` of some bytes.
+    /// Appends the first `length` bytes of an array.
     #[inline(always)]
     fn put<const N: usize>(&mut self, bytes: [u8; N], length: usize) {
         debug_assert!(length <= N);
@@ -207,7 +209,7 @@ impl<'a> Writer<'a> {
         self.at += length;
     }
 
-    /// Appends MsgType's value and MsgSeqNum.
+    /// Appends the value of MsgType(35), and MsgSeqNum(34).
     #[inline(always)]
     pub(crate) fn type_and_number(&mut self, msg_type: &[u8], seq: u32) {
         match (digits::short(msg_type), msg_type.len()) {
@@ -223,7 +225,7 @@ impl<'a> Writer<'a> {
         self.number(u64::from(seq));
     }
 
-    /// A number and the separator behind it.
+    /// Appends a number in decimal and the separator.
     #[inline(always)]
     fn number(&mut self, number: u64) {
         if number < 10_000_000 {
@@ -235,7 +237,7 @@ impl<'a> Writer<'a> {
         self.put([SOH], 1);
     }
 
-    /// A field whose value and separator lie in a word, `length` bytes of it.
+    /// Appends a field whose value and separator lie in a word, `length` bytes of it.
     #[inline(always)]
     fn word(&mut self, tag: Tag, word: u64, length: usize) {
         let name = tag.text.len();
@@ -247,7 +249,8 @@ impl<'a> Writer<'a> {
         self.put8(tag.word, tag.text.len());
     }
 
-    /// Text; the caller vouches for its bytes: no separator in it, and it is not empty.
+    /// Appends a text field. The caller makes sure that the text is not empty and has no separator
+    /// in it.
     #[inline(always)]
     pub fn text(&mut self, tag: Tag, text: &[u8]) {
         debug_assert!(!text.is_empty() && !text.contains(&SOH), "{} {text:?}", tag.number);
@@ -259,8 +262,8 @@ impl<'a> Writer<'a> {
         self.put([SOH], 1);
     }
 
-    /// Somebody else's identifier, at most fifteen bytes with blanks behind it, or `NONE`; control
-    /// characters become `?`.
+    /// Appends an identifier from outside, at most fifteen bytes padded with blanks, or `NONE` if
+    /// it is blank; control characters become `?`.
     #[inline(always)]
     pub fn padded<const N: usize>(&mut self, tag: Tag, text: &[u8; N]) {
         const BLANKS: u128 = u128::from_le_bytes([b' '; 16]);
@@ -287,8 +290,8 @@ impl<'a> Writer<'a> {
         self.put16(text, length + 1);
     }
 
-    /// Bytes of somebody else: separators and other control characters become `?`; nothing is
-    /// written when they are none.
+    /// Appends bytes from outside: separators and other control characters become `?`; an empty
+    /// value is left out.
     pub fn foreign(&mut self, tag: Tag, text: &[u8]) {
         if !text.is_empty() {
             self.name(tag);
@@ -299,20 +302,20 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Appends a character.
+    /// Appends a field with one character.
     #[inline(always)]
     pub fn char(&mut self, tag: Tag, char: u8) {
         let name = tag.text.len();
         self.put8(tag.word | (u64::from(char) | END << 8) << (8 * name), name + 2);
     }
 
-    /// Appends `Y` or `N`.
+    /// Appends a field with `Y` or `N`.
     #[inline(always)]
     pub fn flag(&mut self, tag: Tag, set: bool) {
         self.char(tag, if set { b'Y' } else { b'N' });
     }
 
-    /// Appends a number.
+    /// Appends a field with a number without a sign, in decimal.
     #[inline(always)]
     pub fn uint(&mut self, tag: Tag, number: u64) {
         if number < 10_000_000 {
@@ -323,7 +326,7 @@ impl<'a> Writer<'a> {
         self.number(number);
     }
 
-    /// A number that may be negative.
+    /// Appends a field with a number that may be negative, in decimal.
     pub fn int(&mut self, tag: Tag, number: i64) {
         self.name(tag);
         if number < 0 {
@@ -332,13 +335,13 @@ impl<'a> Writer<'a> {
         self.number(number.unsigned_abs());
     }
 
-    /// Appends a price.
+    /// Appends a field with a price, in units of the quote currency with up to four decimals.
     #[inline(always)]
     pub fn price(&mut self, tag: Tag, price: Price) {
         self.figure(tag, &Figure::new(price));
     }
 
-    /// [`Writer::price`] of a price that is written several times.
+    /// [`Writer::price`] for a price that is written several times and converted once.
     #[inline(always)]
     pub(crate) fn figure(&mut self, tag: Tag, figure: &Figure) {
         self.name(tag);
@@ -350,7 +353,7 @@ impl<'a> Writer<'a> {
         self.put16(figure.text, figure.length);
     }
 
-    /// Appends `value` × 10^-`places`.
+    /// Appends a field with the decimal number `value` × 10^-`places`.
     pub fn decimal(&mut self, tag: Tag, value: i64, places: Places) {
         let (text, length) = value::decimal_text(value, places);
         self.name(tag);
@@ -358,14 +361,14 @@ impl<'a> Writer<'a> {
         self.put([SOH], 1);
     }
 
-    /// A UTC time stamp with milliseconds.
+    /// Appends a field with a UTC time stamp in milliseconds.
     #[inline(always)]
     pub fn stamp(&mut self, tag: Tag, at: Nanos) {
         self.name(tag);
         self.stamp_value(at);
     }
 
-    /// The value of a stamp and its separator.
+    /// Appends the value of a time stamp, in milliseconds, and the separator.
     #[inline(always)]
     pub(crate) fn stamp_value(&mut self, at: Nanos) {
         let (head, tail) = self.stamps.words(at);
@@ -373,7 +376,7 @@ impl<'a> Writer<'a> {
         self.put8(tail, 6);
     }
 
-    /// UTCDateOnly and UTCTimeOnly of a time, to the millisecond.
+    /// Appends two fields, UTCDateOnly and UTCTimeOnly of a time, in milliseconds.
     pub fn date_and_time(&mut self, date: Tag, time: Tag, at: Nanos) {
         let stamp = *self.stamps.text(at);
         // `YYYYMMDD-HH:MM:SS.mmm`
@@ -382,7 +385,7 @@ impl<'a> Writer<'a> {
         self.text(time, of_day.split_at(1).1);
     }
 
-    /// A letter and a number, as identifiers are made.
+    /// Appends a field with an identifier made of a letter, a number and a suffix.
     #[inline(always)]
     pub fn id(&mut self, tag: Tag, letter: u8, number: u64, suffix: &[u8]) {
         if number < 1_000_000 && suffix.len() < 2 {
@@ -401,7 +404,7 @@ impl<'a> Writer<'a> {
         self.put([SOH], 1);
     }
 
-    /// Bytes as they are: whole fields, each ended by a separator.
+    /// Appends bytes that are whole fields, each with its separator.
     #[inline(always)]
     pub fn raw(&mut self, bytes: &[u8]) {
         let end = self.at + bytes.len();
@@ -426,18 +429,19 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A price as text.
+/// The text of a price, to be written several times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figure {
     pub(crate) price: Price,
-    /// Digits with the decimal separator.
+    /// Digits and the separator behind them.
     text: u128,
-    /// Length of text and separator; 0: it is not in `text`.
+    /// Length of text and separator; 0: the text does not fit `text`.
     length: usize,
 }
 
 impl Figure {
-    /// In one word if it is not negative and has at most eight digits before the point.
+    /// Converts a price; the text fits if the price is not negative and has at most eight digits
+    /// before the point.
     #[inline(always)]
     pub(crate) fn new(price: Price) -> Figure {
         const WHOLES: u64 = 100_000_000;
@@ -459,7 +463,7 @@ impl Figure {
     }
 }
 
-/// An identifier that is none, or has control characters in it.
+/// An identifier with `NONE` for blanks and `?` for control characters.
 #[cold]
 #[inline(never)]
 fn mended(mut wide: [u8; 16]) -> [u8; 16] {

@@ -4,22 +4,22 @@
 //! next `<SOH>10=...<SOH>`, so that one message with a wrong BodyLength costs at most itself and
 //! the one it runs into; between messages everything before the next `8=FIX` is skipped.
 
-/// Field separator.
+/// Separator behind every field: the control character SOH.
 pub const SOH: u8 = 1;
 const START: &[u8] = b"8=FIX";
-/// `8=FIXT.1.1<SOH>9=1234567<SOH>`, with room to spare.
+/// Longest prefix of a message, as `8=FIXT.1.1<SOH>9=1234567<SOH>`, with room to spare.
 const PREFIX_MAX: usize = 32;
 
-/// Result of looking for a message in the stream.
+/// What [`Framer::next_frame`] found in the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
     /// `8=` to the end of `10=nnn<SOH>`, the length right; the rest is unchecked.
     Message(&'a [u8]),
-    /// Bytes that were no message; they are gone.
+    /// Bytes that were not a message; they have been dropped.
     Garbled,
 }
 
-/// Cuts a stream into messages.
+/// Cuts a stream of bytes into messages.
 #[derive(Clone, Debug)]
 pub struct Framer {
     buffer: Vec<u8>,
@@ -31,14 +31,14 @@ pub struct Framer {
 enum Step {
     Need,
     Message(usize),
-    /// Drop this many bytes that are no message.
+    /// Drop this many bytes, which are not a message.
     Drop(usize),
-    /// Garbage up to here, and on to the next trailer.
+    /// Drop the bytes up to here, and all up to the next trailer.
     Skip(usize),
 }
 
 impl Framer {
-    /// A framer that takes messages of at most `message_max` bytes.
+    /// A framer for messages of at most `message_max` bytes.
     pub fn new(message_max: usize) -> Framer {
         Framer { buffer: Vec::new(), start: 0, skipping: false, message_max: message_max.max(64) }
     }
@@ -56,7 +56,7 @@ impl Framer {
         taken.len()
     }
 
-    /// Number of bytes held.
+    /// Number of bytes that are held and not cut into messages yet.
     pub fn held(&self) -> usize {
         self.buffer.len() - self.start
     }
@@ -117,7 +117,7 @@ fn prefix(bytes: &[u8]) -> Result<Option<(usize, usize)>, ()> {
     Ok(Some((begin + 1 + 2 + end + 1, length)))
 }
 
-/// Decides about bytes that should begin with a message.
+/// Decides what the bytes at the front, which should begin a message, are.
 fn look(bytes: &[u8], message_max: usize) -> Step {
     if !bytes.starts_with(START) {
         return match find(bytes, START) {
@@ -150,7 +150,7 @@ fn look(bytes: &[u8], message_max: usize) -> Step {
     }
 }
 
-/// Throws away through the next trailer.
+/// Drops everything up to the end of the next trailer.
 fn skip(bytes: &[u8]) -> Step {
     const TRAILER: &[u8] = b"\x0110=";
     let Some(at) = find(bytes, TRAILER) else {

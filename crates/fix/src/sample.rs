@@ -1,5 +1,5 @@
-//! The two samples that the codec's cost is measured on, and one step of each measurement: no
-//! clock here, the callers have one.
+//! The two sample messages on which the cost of the codec is measured, and single steps of each
+//! measurement. Callers bring the clock.
 
 use types::{
     CancelReason, ClOrdId, ExecutionKind, Instrument, InstrumentId, Liquidity, MatchNumber, Nanos,
@@ -18,15 +18,15 @@ pub const NEW_ORDER: &str = include_str!("../vectors/new-order-single.fix").trim
 /// ExecutionReport of 264 bytes and 28 fields, `|` for the separator.
 pub const EXECUTION_REPORT: &str = include_str!("../vectors/execution-report.fix").trim_ascii();
 
-/// 2026-11-22 09:30:00.250 UTC.
+/// SendingTime of the report: 2026-11-22 09:30:00.250 UTC.
 const AT: Nanos = Nanos(1_795_339_800_250 * Nanos::MILLI);
 
-/// A text with separators in place of bars.
+/// The text with SOH in place of `|`.
 pub fn wire(text: &str) -> Vec<u8> {
     text.bytes().map(|byte| if byte == b'|' { SOH } else { byte }).collect()
 }
 
-/// Instrument of the samples.
+/// The instrument that the samples are about.
 pub fn instrument() -> Instrument {
     Instrument {
         id: InstrumentId(1),
@@ -38,7 +38,7 @@ pub fn instrument() -> Instrument {
     }
 }
 
-/// When the report is sent.
+/// Time at which the sample report is sent.
 pub fn now() -> Nanos {
     Nanos(AT.0 + Nanos::MILLI)
 }
@@ -84,8 +84,8 @@ pub fn outbound() -> Outbound<MemoryStore> {
     outbound
 }
 
-/// One step at a time of what is measured; each says something about its work, so that none of it
-/// can be left out.
+/// The steps that are measured. Each returns a figure about its work, so that the compiler cannot
+/// leave the work out.
 #[derive(Clone, Debug)]
 pub struct Steps {
     order: Vec<u8>,
@@ -115,7 +115,8 @@ impl Steps {
         })
     }
 
-    /// The floor: byte by byte, where each separator and each `=` of the order is, and the sum.
+    /// The lower bound: finds the separators and `=` of the order byte by byte, and the sum of its
+    /// bytes.
     pub fn floor(&mut self) -> u32 {
         let (mut found, mut sum) = (0usize, 0u8);
         for (at, &byte) in self.order.iter().enumerate() {
@@ -130,7 +131,7 @@ impl Steps {
         u32::from(sum) + found as u32
     }
 
-    /// The order from bytes to typed request; its quantity.
+    /// Decodes the order to a typed request; returns its quantity, lots.
     pub fn parse(&mut self) -> Option<u64> {
         let message = self.index.parse(&self.order).ok()?;
         match request::parse(&message, &self.symbols).ok()?? {
@@ -139,7 +140,7 @@ impl Steps {
         }
     }
 
-    /// [`Steps::parse`], and the order held against the dictionaries of FIX 5.0 SP2.
+    /// [`Steps::parse`], and a check of the order against the dictionaries of FIX 5.0 SP2.
     pub fn parse_checked(&mut self) -> Option<u64> {
         let message = self.index.parse(&self.order).ok()?;
         self.checker.check(&self.rules, CustomTags::Refused, &message).ok()?;
@@ -149,7 +150,7 @@ impl Steps {
         }
     }
 
-    /// The report from an execution to bytes, numbered and stored for resends; its length.
+    /// Encodes the report, numbers it and stores it for resends; returns its length, bytes.
     pub fn encode(&mut self) -> usize {
         self.out.clear();
         let Steps { outbound, execution, symbols, out, .. } = self;

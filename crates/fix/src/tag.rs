@@ -1,13 +1,13 @@
 //! Tags by name, each with its text as it stands on the wire.
 
-/// A tag: its number, and `number=` as bytes.
+/// A tag as number and as text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tag {
-    /// The number.
+    /// The tag as a number.
     pub number: u32,
-    /// The number and `=`.
+    /// The tag in decimal, and `=` behind it.
     pub text: &'static [u8],
-    /// The text in one word, its first character in the lowest byte.
+    /// `text` as one word, its first character in the lowest byte.
     pub(crate) word: u64,
 }
 

@@ -11,7 +11,7 @@ use crate::frame::SOH;
 
 const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 
-/// An unsigned number of at most 18 digits.
+/// A number without a sign, of 1 to 18 digits; `None` for anything else.
 #[inline]
 pub fn uint(text: &[u8]) -> Option<u64> {
     if let Some(word) = digits::short(text) {
@@ -31,7 +31,7 @@ pub fn uint(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// A signed number of at most 18 digits.
+/// A number of 1 to 18 digits, perhaps with a minus sign; `None` for anything else.
 pub fn int(text: &[u8]) -> Option<i64> {
     match text {
         [b'-', digits @ ..] => uint(digits).map(|value| -(value as i64)),
@@ -89,7 +89,7 @@ pub fn decimal(text: &[u8], places: u32) -> Option<i64> {
 /// Powers of ten, up to the eight decimals there are at most.
 const POWERS: [i64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
-/// A price in ten-thousandths.
+/// A price with at most four decimals, in units of 1/10000; `None` for anything else.
 #[inline]
 pub fn price(text: &[u8]) -> Option<Price> {
     if let Some(price) = short_price(text) {
@@ -119,7 +119,7 @@ fn short_price(text: &[u8]) -> Option<Price> {
     Some(Price(value as i64 * scale))
 }
 
-/// A quantity in whole lots; decimals must be zero.
+/// A quantity in whole lots; `None` when a decimal is not zero, or it is no number.
 #[inline]
 pub fn qty(text: &[u8]) -> Option<Qty> {
     // Hardly any has a point.
@@ -129,7 +129,7 @@ pub fn qty(text: &[u8]) -> Option<Qty> {
     decimal(text, 0).and_then(|lots| u64::try_from(lots).ok()).map(Qty)
 }
 
-/// Y or N.
+/// `Y` is true, `N` false; `None` for anything else.
 pub fn boolean(text: &[u8]) -> Option<bool> {
     match text {
         b"Y" => Some(true),
@@ -185,7 +185,7 @@ fn days_in_month(year: u64, month: u64) -> u64 {
     }
 }
 
-/// Days from 1970-01-01 to the `YYYYMMDD` given; `None` before 1970 and for days that are not.
+/// Days from 1970-01-01 to the day `YYYYMMDD`; `None` before 1970 and for days that do not exist.
 pub fn date(text: &[u8]) -> Option<u64> {
     if text.len() != 8 {
         return None;
@@ -219,7 +219,7 @@ fn civil_from_days(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + u64::from(month <= 2), month, day)
 }
 
-/// A UTC time stamp, `YYYYMMDD-HH:MM:SS` with optional decimals.
+/// A UTC time stamp, `YYYYMMDD-HH:MM:SS` with optional decimals, as ns since the epoch.
 pub fn timestamp(text: &[u8]) -> Option<Nanos> {
     let (day, rest) = text.split_at_checked(8)?;
     let (b'-', time) = rest.split_first()? else { return None };
@@ -228,7 +228,7 @@ pub fn timestamp(text: &[u8]) -> Option<Nanos> {
 
 const EIGHT: u64 = 100_000_000;
 
-/// A number in decimal, and its length.
+/// A number in decimal, and its length in bytes.
 #[inline]
 pub(crate) fn uint_text(value: u64) -> ([u8; 32], usize) {
     const SIXTEEN: u64 = EIGHT * EIGHT;
@@ -257,7 +257,7 @@ pub(crate) fn uint_text(value: u64) -> ([u8; 32], usize) {
     (text, length + 16)
 }
 
-/// Appends `value` in decimal.
+/// Appends `value` in decimal, without leading zeros.
 #[inline]
 pub fn push_uint(out: &mut Vec<u8>, value: u64) {
     let (text, length) = uint_text(value);
@@ -272,18 +272,18 @@ pub fn push_int(out: &mut Vec<u8>, value: i64) {
     push_uint(out, value.unsigned_abs());
 }
 
-/// Appends a price with the decimals it has.
+/// Appends a price, with up to four decimals and none that are zero at the end.
 #[inline]
 pub fn push_price(out: &mut Vec<u8>, price: Price) {
     push_decimal(out, price.0, Places::Four);
 }
 
-/// Decimals of a number that is written.
+/// How many decimals the integer of a decimal number stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Places {
-    /// Ten-thousandths, as prices have.
+    /// The integer counts 10^-4, as prices do.
     Four,
-    /// As averages have.
+    /// The integer counts 10^-8, as average prices do.
     Eight,
 }
 
@@ -326,13 +326,14 @@ pub fn push_decimal(out: &mut Vec<u8>, value: i64, places: Places) {
     out.extend_from_slice(text.get(..length).unwrap_or(&text));
 }
 
-/// Writes time stamps to the millisecond; the text of the second is kept from one to the next.
+/// Writes UTC time stamps in milliseconds; keeps the text of the second from one to the next.
 #[derive(Clone, Debug)]
 pub struct StampWriter {
     second: u64,
-    /// `YYYYMMDD-HH:MM:S` of that second as a word, its first character in the lowest byte.
+    /// `YYYYMMDD-HH:MM:S` of the second kept, as a word with its first character in the lowest
+    /// byte.
     head: u128,
-    /// What follows: the last digit of the second, `.000` and the separator.
+    /// The rest of the text: last digit of the second, `.000`, and the separator.
     tail: u64,
     text: [u8; 21],
 }
@@ -344,7 +345,7 @@ impl Default for StampWriter {
 }
 
 impl StampWriter {
-    /// The text of `at`, cut off to the millisecond.
+    /// The text of `at`, cut off to milliseconds, without a separator.
     #[inline]
     pub fn text(&mut self, at: Nanos) -> &[u8; 21] {
         let (head, tail) = self.words(at);
@@ -355,7 +356,8 @@ impl StampWriter {
         &self.text
     }
 
-    /// The first sixteen characters and the last five with a separator behind.
+    /// The text of a time and a separator behind it: the first sixteen bytes, then the other six,
+    /// as words.
     #[inline]
     pub(crate) fn words(&mut self, at: Nanos) -> (u128, u64) {
         let second = at.0 / Nanos::SECOND;

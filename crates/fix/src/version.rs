@@ -1,21 +1,21 @@
-//! The three versions the door speaks, and where they differ on the wire.
+//! The three FIX versions that the door speaks, and where they differ on the wire.
 
-/// A version of the protocol, session and application layer together.
+/// A FIX version: session layer and application layer together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Version {
-    /// FIX 4.2.
+    /// FIX 4.2, with session layer and messages of that version.
     Fix42,
-    /// FIX 4.4.
+    /// FIX 4.4, with session layer and messages of that version.
     Fix44,
-    /// FIX 5.0 SP2 over FIXT 1.1.
+    /// FIX 5.0 SP2 messages, over the session layer FIXT 1.1.
     Fix50Sp2,
 }
 
 impl Version {
-    /// All of them, oldest first.
+    /// All versions, oldest first.
     pub const ALL: [Version; 3] = [Version::Fix42, Version::Fix44, Version::Fix50Sp2];
 
-    /// BeginString(8) of its messages.
+    /// BeginString(8) of the version's messages.
     pub const fn begin_string(self) -> &'static str {
         match self {
             Version::Fix42 => "FIX.4.2",
@@ -24,7 +24,7 @@ impl Version {
         }
     }
 
-    /// Its name in running text.
+    /// Name of the version, for people.
     pub const fn name(self) -> &'static str {
         match self {
             Version::Fix42 => "FIX 4.2",
@@ -33,7 +33,7 @@ impl Version {
         }
     }
 
-    /// ApplVerID(1128) of its application messages, where a session has to say so.
+    /// ApplVerID(1128) of its application messages; `None`: the version has no such field.
     pub const fn appl_ver_id(self) -> Option<&'static str> {
         match self {
             Version::Fix42 | Version::Fix44 => None,
@@ -41,7 +41,8 @@ impl Version {
         }
     }
 
-    /// Whether the version has an application message of this MsgType(35), taken here or not.
+    /// Whether the version defines an application message with this MsgType(35), served here or
+    /// not.
     pub fn defines(self, msg_type: &[u8]) -> bool {
         let old = self == Version::Fix42;
         match *msg_type {
@@ -56,7 +57,7 @@ impl Version {
         }
     }
 
-    /// The largest SessionRejectReason(373) the version defines; larger ones are left out.
+    /// Largest SessionRejectReason(373) that the version defines; larger ones are left out.
     pub const fn largest_reject_reason(self) -> u16 {
         match self {
             Version::Fix42 => 11,

@@ -15,20 +15,20 @@ use crate::tag;
 /// Most fields of a message; one with more is garbled.
 pub const FIELDS_MAX: usize = 4_096;
 
-/// Why a message is garbled.
+/// Why bytes are not a message (garbled, in the words of the session protocol).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Garbled {
-    /// The first three fields are not BeginString, BodyLength and MsgType.
+    /// The first three fields are not BeginString(8), BodyLength(9) and MsgType(35).
     FirstFields,
-    /// BodyLength is no number, or not the length of the body.
+    /// BodyLength(9) is not a number, or not the length of the body.
     BodyLength,
-    /// CheckSum is not three digits at the end, or wrong.
+    /// CheckSum(10) is not three digits at the end of the message, or is wrong.
     CheckSum,
     /// A field does not begin with a number and `=`.
     Tag,
-    /// A data field does not have the length that was said, or is missing.
+    /// A data field does not have the length that the field before it states, or is missing.
     DataLength,
-    /// More than [`FIELDS_MAX`] fields.
+    /// The message has more than [`FIELDS_MAX`] fields.
     TooManyFields,
 }
 
@@ -39,31 +39,32 @@ struct Entry {
     end: u32,
 }
 
-/// Where the fields of a message are.
+/// Positions of the fields of one message; kept from message to message.
 #[derive(Clone, Debug, Default)]
 pub struct FieldIndex {
-    /// As many as any message had; the rest of a shorter one's are old.
+    /// One entry per field, as many as the longest message so far had; of a shorter one the rest is
+    /// stale.
     slots: Vec<Entry>,
 }
 
-/// One field.
+/// One field of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Field<'a> {
-    /// Its number; may be zero or negative, which no dictionary knows.
+    /// Tag of the field; may be zero or negative, which no dictionary defines.
     pub tag: i32,
-    /// Its value, possibly empty.
+    /// Value of the field, without its separator; may be empty.
     pub value: &'a [u8],
 }
 
-/// One message that is not garbled.
+/// A message whose framing, checksum and fields have been checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     bytes: &'a [u8],
-    /// All fields but the trailing CheckSum.
+    /// All fields in order, without the CheckSum at the end.
     entries: &'a [Entry],
 }
 
-/// The data field whose length `tag` states, if it states one.
+/// The data field whose length the field `tag` states; `None` for other tags.
 pub const fn data_tag(tag: i32) -> Option<i32> {
     Some(match tag {
         93 => 89,
@@ -168,7 +169,7 @@ fn tags(bytes: &[u8], entries: &mut [Entry]) -> bool {
     true
 }
 
-/// Whether `tag` states the length of a data field, one bit for each tag.
+/// Whether `tag` states the length of a data field; the table has one bit for each tag.
 #[inline(always)]
 fn states_length(tag: u32) -> bool {
     const WORDS: usize = 26;
@@ -274,7 +275,7 @@ fn tag_at(body: &[u8], start: usize) -> Result<(i32, usize), Garbled> {
     Ok((if negative { -tag } else { tag }, start + length + 1))
 }
 
-/// The body and the sum the trailer states; checks the trailer's form.
+/// The body and the sum that the trailer states; an error when the trailer has another form.
 #[inline(always)]
 fn trailer(bytes: &[u8]) -> Result<(&[u8], u8), Garbled> {
     let last = bytes.last_chunk::<8>().ok_or(Garbled::CheckSum)?;
@@ -290,7 +291,7 @@ fn trailer(bytes: &[u8]) -> Result<(&[u8], u8), Garbled> {
 }
 
 impl<'a> Message<'a> {
-    /// The whole message.
+    /// All bytes of the message, header to trailer.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -301,30 +302,30 @@ impl<'a> Message<'a> {
         Field { tag: entry.tag, value }
     }
 
-    /// How many fields there are, CheckSum not counted.
+    /// Number of fields, without CheckSum(10).
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Never: the first three fields are always there.
+    /// Always false: the first three fields are always there.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The field at `index`.
+    /// The field with this index, from 0; `None` behind the last one.
     #[inline]
     pub fn field(&self, index: usize) -> Option<Field<'a>> {
         self.entries.get(index).map(|&entry| self.field_of(entry))
     }
 
-    /// All fields but CheckSum, in order.
+    /// All fields in order, without CheckSum(10).
     #[inline]
     pub fn fields(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
         let message = *self;
         self.entries.iter().map(move |&entry| message.field_of(entry))
     }
 
-    /// The first field `tag`.
+    /// Value of the first field with this tag; `None`: there is none.
     #[inline]
     pub fn get(&self, tag: u32) -> Option<&'a [u8]> {
         let tag = i32::try_from(tag).ok()?;
@@ -332,12 +333,12 @@ impl<'a> Message<'a> {
         Some(self.field_of(*entry).value)
     }
 
-    /// BeginString(8).
+    /// Value of BeginString(8), the first field.
     pub fn begin_string(&self) -> &'a [u8] {
         self.field(0).map_or(&[], |field| field.value)
     }
 
-    /// MsgType(35).
+    /// Value of MsgType(35), the third field.
     #[inline]
     pub fn msg_type(&self) -> &'a [u8] {
         self.field(2).map_or(&[], |field| field.value)
@@ -348,7 +349,7 @@ impl<'a> Message<'a> {
         self.get(tag::MSG_SEQ_NUM.number).and_then(crate::value::uint)?.try_into().ok()
     }
 
-    /// Whether the flag `tag` is there and Y.
+    /// Whether the field `tag` is there and has the value `Y`.
     pub fn flag(&self, tag: u32) -> bool {
         self.get(tag) == Some(b"Y")
     }

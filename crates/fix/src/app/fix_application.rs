@@ -18,29 +18,31 @@ use crate::tag;
 use crate::version::Version;
 use crate::view::Message;
 
-/// What the caller still has to do for a message.
+/// What the caller still has to do after a message was handled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wanted<'a> {
-    /// Nothing: it has been answered.
+    /// Nothing: the message has been answered.
     Nothing,
-    /// To the engine, with the account filled in. If it cannot go there: [`FixApplication::take_back`].
+    /// Pass the command to the engine, with the account filled in; where that is not possible, call
+    /// [`FixApplication::take_back`].
     Command(Command),
-    /// A snapshot, and perhaps updates.
+    /// Serve a MarketDataRequest(V): a snapshot, updates, or the end of a subscription.
     MarketData(MarketDataRequest<'a>),
-    /// A TradingSessionStatus(h) for each instrument: TradSesReqID of the request, and whether
-    /// changes are to be told.
+    /// Send a TradingSessionStatus(h) for each instrument: TradSesReqID(335) of the request, and
+    /// whether changes are to be told.
     TradingStatus(&'a [u8], Subscription),
-    /// A SecurityStatus(f): SecurityStatusReqID, Symbol, and whether changes are to be told.
+    /// Send a SecurityStatus(f): SecurityStatusReqID(324), Symbol(55), and whether changes are to
+    /// be told.
     SecurityStatus(&'a [u8], &'a [u8], Subscription),
 }
 
-/// Application layer of one session.
+/// The application layer of one FIX session.
 #[derive(Clone, Debug)]
 pub struct FixApplication {
     version: Version,
-    /// Why it takes no orders, if it is not there for them.
+    /// Why the session takes no orders; `None`: it does.
     no_orders: Option<Refusal>,
-    /// The account's orders.
+    /// The account's orders, as this session's reports tell of them.
     pub ledger: Ledger,
 }
 
@@ -161,9 +163,9 @@ impl FixApplication {
         Wanted::Nothing
     }
 
-    /// The command of `message` does not go to the engine: it is taken back and refused. As every
+    /// Takes back and refuses the command of `message`, which cannot go to the engine. Like every
     /// message the refusal gets its number from the log, so while nothing can be logged
-    /// ([`Refusal::SUSPENDED`]) it is told once that goes on.
+    /// ([`Refusal::SUSPENDED`]) the refusal is sent once logging goes on.
     pub fn take_back<S: Store>(
         &mut self,
         now: Nanos,
@@ -232,8 +234,8 @@ impl FixApplication {
         });
     }
 
-    /// A copy of another account's report, which lies at `position` of that one's stream; its
-    /// owner's name goes with it.
+    /// Sends or stores a copy of another account's report, which lies at `position` of that
+    /// account's stream; the copy carries the account's name.
     pub fn copy<S: Store>(
         &mut self,
         now: Nanos,
@@ -255,7 +257,7 @@ impl FixApplication {
     }
 }
 
-/// SubscriptionRequestType(263) of a message valid by its dictionary.
+/// Reads SubscriptionRequestType(263) of a message that its dictionary has found valid.
 fn subscription(message: &Message<'_>) -> Subscription {
     match message.get(tag::SUBSCRIPTION_REQUEST_TYPE.number) {
         Some(b"1") => Subscription::Updates,

@@ -4,13 +4,14 @@
 //! grows by doubling and never shrinks, so that it allocates nothing once it has been as large as
 //! it gets. Keys are mixed with a salt of the owner's, because participants choose some of them.
 
-/// Marks a free entry.
+/// Value that marks a free entry of the table.
 const NONE: u32 = u32::MAX;
 
-/// The index of a slab, by keys that the slab holds.
+/// The index of a slab of records, by keys that the slab holds.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
-    /// A power of two of them, at most half of them in use; empty before the first key.
+    /// Table of places in the slab, a power of two of them, at most half of them in use; empty
+    /// before the first key.
     places: Vec<u32>,
     used: usize,
     salt: u64,
@@ -21,7 +22,7 @@ impl Index {
         Index { places: Vec::new(), used: 0, salt }
     }
 
-    /// Where a key's search begins.
+    /// Entry of the table at which the search for a key begins.
     #[inline]
     fn home(&self, key: u128) -> usize {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -35,7 +36,7 @@ impl Index {
         self.places.len().wrapping_sub(1)
     }
 
-    /// Where in the table a key is. `key_of`: the key of a place.
+    /// Entry of the table that holds a key; `key_of` returns the key at a place of the slab.
     #[inline]
     fn find(&self, key: u128, key_of: impl Fn(u32) -> Option<u128>) -> Option<usize> {
         if self.used == 0 {
@@ -51,13 +52,13 @@ impl Index {
         }
     }
 
-    /// The place of a key.
+    /// Place of a key in the slab; `None`: the key is not there.
     #[inline]
     pub(super) fn get(&self, key: u128, key_of: impl Fn(u32) -> Option<u128>) -> Option<u32> {
         self.places.get(self.find(key, key_of)?).copied()
     }
 
-    /// A key has this place from now on.
+    /// Sets the place of a key, known or new; doubles the table when half of it is in use.
     pub(super) fn put(&mut self, key: u128, place: u32, key_of: impl Fn(u32) -> Option<u128>) {
         if let Some(at) = self.find(key, &key_of) {
             if let Some(known) = self.places.get_mut(at) {
@@ -72,7 +73,8 @@ impl Index {
         self.used += 1;
     }
 
-    /// Puts a place into the first free one from its key's home on; there is one.
+    /// Puts a place into the first free entry from its key's home on; the caller has made sure that
+    /// one is free.
     fn lay(&mut self, key: u128, place: u32) {
         let mut at = self.home(key);
         while self.places.get(at).is_some_and(|&taken| taken != NONE) {
@@ -83,7 +85,7 @@ impl Index {
         }
     }
 
-    /// Takes the memory for so many keys.
+    /// Reserves the memory for `most` keys.
     pub(super) fn prepare(&mut self, most: usize, key_of: impl Fn(u32) -> Option<u128>) {
         let wanted = most.saturating_mul(2).next_power_of_two();
         if wanted > self.places.len() {
@@ -101,7 +103,7 @@ impl Index {
         }
     }
 
-    /// A key goes; the places behind it close up. `key_of` still knows it.
+    /// Removes a key and closes the gap that it leaves; `key_of` has to know the key still.
     pub(super) fn remove(&mut self, key: u128, key_of: impl Fn(u32) -> Option<u128>) {
         let Some(mut hole) = self.find(key, &key_of) else { return };
         self.used -= 1;

@@ -19,22 +19,22 @@ use super::orders::{Order, Orders, account_of, key};
 use super::request::{Refusal, Request, Terms};
 use super::trades::{Trade, Trades};
 
-/// OrdStatus(39), without the states only a version's words know.
+/// Status of an order, OrdStatus(39), as far as all versions have it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
-    /// Sent on, not answered yet.
+    /// The command has been sent to the engine and is not answered yet.
     Pending,
-    /// Open, nothing has traded.
+    /// The order is open and nothing of it has traded.
     New,
-    /// Open, some of it has traded.
+    /// The order is open and part of it has traded.
     PartiallyFilled,
-    /// All of its lots traded.
+    /// All lots of the order have traded.
     Filled,
-    /// Cancelled before all of it traded.
+    /// The order was cancelled before all of it traded.
     Canceled,
-    /// Ended by its own terms.
+    /// The order was ended by its own terms (time in force or expiry).
     Expired,
-    /// Refused.
+    /// The order was refused.
     Rejected,
 }
 
@@ -44,21 +44,22 @@ impl Status {
     }
 }
 
-/// Bounds of a ledger.
+/// Bounds of a [`Ledger`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LedgerLimits {
-    /// Orders that are done and still known.
+    /// Most orders that are done and still known.
     pub done_max: usize,
-    /// Trades that can be told from others when they are corrected.
+    /// Most trades that are remembered, so that a correction can tell what it corrects.
     pub trades_max: usize,
     /// Most requests without an answer.
     pub pending_max: usize,
-    /// Something that participants don't know: they choose identifiers, and with this they can't
-    /// choose them to be slow to find.
+    /// Secret number that is mixed into the hash of identifiers, so that participants cannot choose
+    /// identifiers that are slow to find.
     pub salt: u64,
 }
 
-/// The account of an order in the ledger of one account, which does not ask for its number.
+/// Account number used in the keys of a ledger of one account, which does not need to tell accounts
+/// apart.
 const OWN: AccountId = AccountId(0);
 
 impl Default for LedgerLimits {
@@ -67,78 +68,78 @@ impl Default for LedgerLimits {
     }
 }
 
-/// Kind of the request that was refused.
+/// Kind of the request that was refused; decides which message tells the refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asked {
-    /// A new order, or a cancel.
+    /// A new order, or a cancel of one order.
     Order,
-    /// A replace.
+    /// A replace of an order.
     Replace,
-    /// A mass cancel.
+    /// A mass cancel, told by OrderMassCancelReport(r).
     Mass,
 }
 
-/// What happened to an order, and how it stands: all an ExecutionReport says.
+/// An event of an order and the order's state after it: the content of an ExecutionReport(8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Execution {
-    /// Kind of the event; `None`: a status that was asked for.
+    /// Kind of the event; `None`: the report answers a request for the order's status.
     pub kind: Option<ExecutionKind>,
-    /// Position in the account's stream, which makes identifiers.
+    /// Position of the report in the account's stream, from which ExecID(17) is made.
     pub position: u64,
     /// Account of the order in a ledger of several accounts; otherwise 0.
     pub account: AccountId,
-    /// The order's, or the request's that changed it.
+    /// ClOrdID(11): of the request that changed the order, else of the order.
     pub cl_ord_id: ClOrdId,
-    /// The order's before the request.
+    /// OrigClOrdID(41): the order's identifier before the request; `None`: it has not changed.
     pub original: Option<ClOrdId>,
-    /// Status of the order.
+    /// Status of the order after the event.
     pub status: Status,
-    /// The instrument.
+    /// Instrument that the order is for.
     pub instrument: InstrumentId,
-    /// Side of the order.
+    /// Side that the order is on.
     pub side: Side,
-    /// Type of the order.
+    /// Type of the order; decides OrdType(40) and parts of ExecInst(18).
     pub order_type: OrderType,
-    /// Time in force.
+    /// How long the order lives: TimeInForce(59).
     pub time_in_force: TimeInForce,
-    /// Flags of [`types::Command`].
+    /// Flags of the order, as in [`types::Command::flags`].
     pub flags: u8,
-    /// Terms that only some orders have.
+    /// Terms that only some orders have; zero where they do not apply.
     pub terms: OrderTerms,
-    /// Public reference.
+    /// Public reference of the order, OrderID(37); 0: none yet.
     pub order_ref: OrderRef,
-    /// Total quantity, lots.
+    /// Quantity of the order in total, lots: OrderQty(38).
     pub qty: Qty,
-    /// Open quantity, lots.
+    /// Open quantity, lots: LeavesQty(151).
     pub leaves: Qty,
-    /// Traded quantity, lots.
+    /// Quantity that has traded so far, lots: CumQty(14).
     pub cum: Qty,
-    /// Sum of price × lots traded.
+    /// Sum of price × lots over all trades of the order, for AvgPx(6).
     pub value: i128,
-    /// Limit price, or 0.
+    /// Limit price; 0: the order has none.
     pub price: Price,
-    /// Quantity of the trade.
+    /// Quantity of the trade, lots: LastQty(32); 0 when the event is no trade.
     pub last_qty: Qty,
-    /// Price of the trade.
+    /// Price of the trade: LastPx(31); 0 when the event is no trade.
     pub last_price: Price,
-    /// Match number of the trade.
+    /// Match number of the trade; 0 when the event is no trade.
     pub match_number: MatchNumber,
-    /// Liquidity flag of the trade.
+    /// Whether the trade added or removed liquidity.
     pub liquidity: Liquidity,
-    /// Reason of a refusal.
+    /// Why the request was refused.
     pub reject: RejectReason,
-    /// Reason of a cancellation.
+    /// Why open quantity was cancelled.
     pub cancel_reason: CancelReason,
-    /// Kind of the refused request.
+    /// Kind of the request that was refused, when the event is a refusal.
     pub asked: Asked,
-    /// Time of the report, in ns since the epoch.
+    /// Time of the report, ns since the epoch: TransactTime(60).
     pub at: Nanos,
 }
 
-/// A request under way that is no new order.
+/// A request without an answer yet that is no new order.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
-    /// New total quantity, lots.
+    /// A replace, with the new quantity in total, lots.
     Replace(u64),
     Mass,
 }
@@ -147,20 +148,21 @@ enum Pending {
 #[derive(Clone, Debug)]
 pub struct Ledger {
     limits: LedgerLimits,
-    /// Whether it has orders of several accounts; then the account is part of an order's key.
+    /// Whether the ledger holds orders of several accounts; then the account is part of an order's
+    /// key.
     shared: bool,
     orders: Orders,
     /// Keys of orders that are done, the oldest first.
     done: VecDeque<u64>,
     trades: Trades,
-    /// Requests under way that are no new orders, by number.
+    /// Requests without an answer that are no new orders, each with its UserRefNum.
     pending: VecDeque<(u32, Pending)>,
     unanswered: usize,
     last_ref: u32,
 }
 
 impl Ledger {
-    /// A ledger without orders.
+    /// A ledger of one account, without orders.
     pub fn new(limits: LedgerLimits) -> Ledger {
         Ledger {
             limits,
@@ -174,13 +176,13 @@ impl Ledger {
         }
     }
 
-    /// Several accounts without orders, for reports of all of them.
+    /// A ledger of several accounts, without orders, for copies of their reports.
     pub fn shared(limits: LedgerLimits) -> Ledger {
         Ledger { shared: true, ..Ledger::new(limits) }
     }
 
-    /// Takes the memory that it needs, as long as no more orders are open than requests may be
-    /// unanswered.
+    /// Reserves the memory that the ledger needs as long as no more orders are open than requests
+    /// may be unanswered.
     pub fn prepare(&mut self) {
         self.orders.prepare(self.limits.done_max.saturating_add(self.limits.pending_max));
         self.done.reserve(self.limits.done_max);
@@ -188,13 +190,13 @@ impl Ledger {
         self.pending.reserve(self.limits.pending_max);
     }
 
-    /// The key of an order that `report` names.
+    /// The key of the order `user_ref` of the account that `report` is about.
     #[inline]
     fn key(&self, report: &ExecutionReport, user_ref: UserRefNum) -> u64 {
         key(if self.shared { report.account } else { OWN }, user_ref.0)
     }
 
-    /// Orders known, open and done.
+    /// Number of orders known, open and done.
     pub fn len(&self) -> usize {
         self.orders.len()
     }
@@ -204,8 +206,9 @@ impl Ledger {
         self.orders.len() == 0
     }
 
-    /// A request as a command, the account left to the caller. A new order that is possibly resent
-    /// and known is [`Refusal::DUPLICATE`]; the caller answers with its status.
+    /// The command for a request, with the account left to the caller. A new order that is possibly
+    /// resent (PossResend) and already known is refused with [`Refusal::DUPLICATE`]; the caller
+    /// answers with its status.
     #[inline]
     pub fn command(&mut self, request: &Request) -> Result<Command, Refusal> {
         if self.unanswered >= self.limits.pending_max {
@@ -316,7 +319,7 @@ impl Ledger {
         self.last_ref = self.last_ref.max(order.key as u32);
     }
 
-    /// The command was not taken after all (the uplink is full): as if it had not been asked.
+    /// Undoes a command that was not taken after all (the uplink is full).
     pub fn withdraw(&mut self, command: &Command) {
         let user_ref = command.user_ref.0;
         match command.kind {
@@ -335,7 +338,7 @@ impl Ledger {
         self.unanswered = self.unanswered.saturating_sub(1);
     }
 
-    /// The request under way with this number has its answer.
+    /// Removes the request with this number, which has been answered.
     fn answer(&mut self, user_ref: u32) -> Option<Pending> {
         let at = self.pending.binary_search_by_key(&user_ref, |(number, _)| *number).ok()?;
         let (_, pending) = self.pending.remove(at)?;
@@ -343,13 +346,13 @@ impl Ledger {
         Some(pending)
     }
 
-    /// The next request gets this number, if none as high has been given out: numbers follow the
-    /// requests' own, so that they are the same at every gateway.
+    /// Makes the next request get the number `user_ref`, unless one as high has been given out:
+    /// numbers follow those of the requests, so that they are the same at every gateway.
     pub fn skip_to(&mut self, user_ref: UserRefNum) {
         self.last_ref = self.last_ref.max(user_ref.0.saturating_sub(1));
     }
 
-    /// What an order is by now: itself, or what replaces have made of it.
+    /// The order as replaces have left it: the last of the orders that replaced one another.
     fn current(&self, mut order: Order) -> Option<Order> {
         // Those that were replaced are among those that are done.
         for _ in 0..=self.limits.done_max.max(1) {
@@ -362,15 +365,15 @@ impl Ledger {
         None
     }
 
-    /// How an order stands, open or done; one that was replaced is found by its identifier of
-    /// before, too.
+    /// Status of the order with this ClOrdID, open or done; a replaced order is found by its former
+    /// identifier, too.
     pub fn status(&self, id: &ClOrdId, position: u64, now: Nanos) -> Option<Execution> {
         let order = &self.current(*self.orders.by_id(OWN, id)?)?;
         Some(Execution { at: now, ..told(order, None, position) })
     }
 
-    /// A report of the account's stream at `position`: the ledger follows it, and says what a FIX
-    /// session is to be told.
+    /// Applies the report at `position` of the account's stream, and returns what a FIX session is
+    /// to be told of it.
     #[inline]
     pub fn apply(&mut self, report: &ExecutionReport, position: u64) -> Execution {
         let key = self.key(report, report.user_ref);
@@ -478,7 +481,7 @@ impl Ledger {
         Execution { cl_ord_id: request_id(report, &named), original, ..told(&order, None, 0) }
     }
 
-    /// Reports about an order that is in the book, or was.
+    /// Applies a report about an order that is or was in the book.
     #[inline]
     fn changed(&mut self, key: u64, report: &ExecutionReport) -> Execution {
         let (qty, price) = (report.qty.0, report.price);
@@ -552,7 +555,7 @@ impl Ledger {
         Execution { cl_ord_id, last_qty: Qty(qty), last_price: price, ..execution }
     }
 
-    /// An order is done: it is known for a while yet.
+    /// Marks an order as done; it stays known until `done_max` others are done.
     fn retire(&mut self, key: u64) {
         while self.done.len() >= self.limits.done_max.max(1) {
             // Its number may be an open order's by now: over OUCH they begin again with a day.
@@ -580,12 +583,12 @@ impl Order {
     }
 }
 
-/// The identifier of the cancel that a report answers; the order's if it has none.
+/// ClOrdID of the cancel that a report answers; the order's own if the cancel had none.
 fn request_id(report: &ExecutionReport, order: &Order) -> ClOrdId {
     if report.cl_ord_id == ClOrdId::default() { order.cl_ord_id } else { report.cl_ord_id }
 }
 
-/// The end that a cancellation is.
+/// Final status that a cancellation with this reason leads to.
 fn ended(reason: CancelReason) -> Status {
     match reason {
         CancelReason::EndOfDay | CancelReason::Expired | CancelReason::AuctionOver => {
@@ -611,7 +614,8 @@ fn fill(command: &mut Command, terms: &Terms) {
     command.cl_ord_id = terms.cl_ord_id;
 }
 
-/// An order as far as a report alone says.
+/// An order as far as a single report describes it, for reports about an order that the ledger does
+/// not know.
 fn stranger(key: u64, report: &ExecutionReport) -> Order {
     Order {
         key,

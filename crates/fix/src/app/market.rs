@@ -12,31 +12,31 @@ use crate::view::Message;
 /// Most instruments of one MarketDataRequest.
 pub const SYMBOLS_MAX: usize = 256;
 
-/// A MarketDataRequest.
+/// The contents of a MarketDataRequest(V).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MarketDataRequest<'a> {
-    /// MDReqID(262).
+    /// MDReqID(262): the client's name for the request and its subscription.
     pub id: &'a [u8],
-    /// Kind of the subscription.
+    /// SubscriptionRequestType(263): snapshot, updates, or the end of a subscription.
     pub subscription: Subscription,
-    /// Price levels of each side; 0: all.
+    /// MarketDepth(264): price levels of each side; 0: all of them.
     pub depth: u32,
-    /// Buy side, sell side, trades.
+    /// MDEntryType(269): whether bids, offers and trades are wanted, in this order.
     pub wanted: [bool; 3],
-    /// Updates are to be whole refreshes.
+    /// MDUpdateType(265) 0: every update is a full refresh.
     pub full: bool,
-    /// Instruments that the request names.
+    /// Instruments that the request names, at most [`SYMBOLS_MAX`].
     pub instruments: Vec<InstrumentId>,
 }
 
-/// SubscriptionRequestType(263).
+/// Kind of a subscription: SubscriptionRequestType(263).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subscription {
-    /// A snapshot.
+    /// `0`: one snapshot, without updates.
     Snapshot,
-    /// A snapshot and updates.
+    /// `1`: a snapshot, then updates.
     Updates,
-    /// End of a subscription.
+    /// `2`: the end of an earlier subscription.
     End,
 }
 
@@ -44,25 +44,25 @@ pub enum Subscription {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum MarketDataRefusal {
-    /// There is no such instrument.
+    /// `0`: the exchange has no such instrument.
     UnknownSymbol = b'0',
-    /// A subscription has this identifier.
+    /// `1`: another subscription of the session has this MDReqID.
     DuplicateId = b'1',
-    /// More than one session gets at a time.
+    /// `2`: the request is for more than one session gets at a time.
     TooMuch = b'2',
-    /// This gateway has no market data.
+    /// `3`: this gateway has no market data.
     Unavailable = b'3',
-    /// The SubscriptionRequestType is not supported.
+    /// `4`: the SubscriptionRequestType is not supported.
     Subscription = b'4',
-    /// The MarketDepth is not a number.
+    /// `5`: the MarketDepth is not a number.
     Depth = b'5',
-    /// The MDUpdateType is not supported.
+    /// `6`: the MDUpdateType is not supported.
     UpdateType = b'6',
-    /// Orders one by one are not to be had here.
+    /// `7`: single orders were asked for; only price levels are available.
     Aggregation = b'7',
-    /// The entry type is not supported.
+    /// `8`: the MDEntryType is not supported.
     EntryType = b'8',
-    /// No subscription has this identifier; FIX has no code for that.
+    /// No subscription has this MDReqID; FIX has no code for that, and none is sent.
     UnknownId = 0,
 }
 
@@ -147,16 +147,16 @@ pub fn write_refusal(id: &[u8], refusal: MarketDataRefusal, writer: &mut Writer<
     writer.text(tag::TEXT, refusal.text().as_bytes());
 }
 
-/// One price level.
+/// One price level of a book, as the displayed orders make it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Level {
     /// Side of the book that the level is on.
     pub side: Side,
-    /// Price of the level.
+    /// Price of all orders of the level.
     pub price: Price,
-    /// Displayed quantity, lots.
+    /// Displayed quantity at the price, lots.
     pub qty: Qty,
-    /// Number of displayed orders.
+    /// Number of displayed orders at the price.
     pub orders: u32,
 }
 
@@ -164,11 +164,11 @@ pub struct Level {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Update {
-    /// The level is new.
+    /// `0`: the level is new; there was none at this price.
     New = b'0',
-    /// The quantity of the level changed.
+    /// `1`: the quantity displayed at the price has changed.
     Change = b'1',
-    /// The level was removed.
+    /// `2`: no displayed order is left at the price.
     Delete = b'2',
 }
 
@@ -179,13 +179,13 @@ fn entry_type(side: Side) -> u8 {
 /// A trade of the public feed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Print {
-    /// Match number, MDEntryID(278).
+    /// Match number of the trade: MDEntryID(278).
     pub match_number: MatchNumber,
-    /// Price of the trade.
+    /// Price at which the lots traded.
     pub price: Price,
-    /// Quantity, lots.
+    /// Quantity that traded, lots.
     pub qty: Qty,
-    /// When the exchange published it, or that it is broken; since the epoch.
+    /// When the exchange published the trade, or that it was broken, ns since the epoch.
     pub at: Nanos,
     /// Side of the order that took; `None` in a cross, where none did.
     pub aggressor: Option<Side>,
@@ -196,13 +196,14 @@ pub struct Print {
 /// What the messages to one subscription about one instrument have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Refresh<'a> {
-    /// Version of the session.
+    /// FIX version of the session.
     pub version: Version,
-    /// MDReqID(262) of the subscription.
+    /// MDReqID(262) of the subscription that the message belongs to.
     pub id: &'a [u8],
-    /// The instrument.
+    /// Symbol of the instrument that the message is about.
     pub symbol: &'a Symbol,
-    /// When the exchange last published something on it, since the epoch; `None`: never yet.
+    /// When the exchange last published something on the instrument, ns since the epoch; `None`:
+    /// never yet.
     pub at: Option<Nanos>,
     /// RptSeq(83) of the last entry of an incremental refresh, or of the last full one, before.
     pub told: u64,
@@ -215,7 +216,7 @@ impl Refresh<'_> {
         }
     }
 
-    /// Writes the number of the update, which only FIX 5.0 SP2 has a field for.
+    /// Writes RptSeq(83), which only FIX 5.0 SP2 has in these messages.
     fn write_number(&self, number: u64, writer: &mut Writer<'_>) {
         if self.version == Version::Fix50Sp2 {
             writer.uint(tag::RPT_SEQ, number);

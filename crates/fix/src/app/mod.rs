@@ -36,25 +36,25 @@ macro_rules! msg_types {
 }
 
 msg_types! {
-    /// ExecutionReport.
+    /// ExecutionReport(8): an event or the status of an order.
     EXECUTION_REPORT b"8",
-    /// OrderCancelReject.
+    /// OrderCancelReject(9): a cancel or a replace was refused.
     ORDER_CANCEL_REJECT b"9",
-    /// OrderMassCancelReport.
+    /// OrderMassCancelReport(r): the answer to a mass cancel.
     ORDER_MASS_CANCEL_REPORT b"r",
-    /// BusinessMessageReject.
+    /// BusinessMessageReject(j): a valid message that is not served.
     BUSINESS_MESSAGE_REJECT b"j",
-    /// MarketDataSnapshotFullRefresh.
+    /// MarketDataSnapshotFullRefresh(W): the book of one instrument.
     MARKET_DATA_SNAPSHOT b"W",
-    /// MarketDataIncrementalRefresh.
+    /// MarketDataIncrementalRefresh(X): changes of books, and trades.
     MARKET_DATA_INCREMENTAL b"X",
-    /// MarketDataRequestReject.
+    /// MarketDataRequestReject(Y): a market data request was refused.
     MARKET_DATA_REQUEST_REJECT b"Y",
-    /// SecurityList.
+    /// SecurityList(y): the instruments of the exchange.
     SECURITY_LIST b"y",
-    /// SecurityStatus.
+    /// SecurityStatus(f): the trading state of one instrument.
     SECURITY_STATUS b"f",
-    /// TradingSessionStatus.
+    /// TradingSessionStatus(h): the trading state, for a request about sessions.
     TRADING_SESSION_STATUS b"h",
 }
 
@@ -84,7 +84,7 @@ impl Symbols {
         Symbols { by_name, by_id }
     }
 
-    /// The instrument called `name`.
+    /// The instrument with the symbol `name`, without padding; `None`: there is none.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<&Instrument> {
         let mut padded = [b' '; 8];
@@ -95,12 +95,12 @@ impl Symbols {
         self.by_name.get(found)
     }
 
-    /// The name of an instrument.
+    /// The symbol of an instrument; `None`: there is no such number.
     pub fn name(&self, id: InstrumentId) -> Option<&Symbol> {
         self.by_id.get(usize::from(id.0))?.as_ref()
     }
 
-    /// All instruments, by name.
+    /// All instruments in the order of their symbols.
     pub fn all(&self) -> &[Instrument] {
         &self.by_name
     }

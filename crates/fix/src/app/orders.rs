@@ -15,43 +15,43 @@ use super::ledger::Status;
 /// An order as a ledger knows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
-    /// Key of the order: see [`key`].
+    /// Key of the order, made by [`key`] from account and UserRefNum.
     pub(super) key: u64,
     pub(super) cl_ord_id: ClOrdId,
-    /// Its identifier before the last replace.
+    /// The order's ClOrdID before the last replace; `None`: it was not replaced.
     pub(super) original: Option<ClOrdId>,
     pub(super) instrument: InstrumentId,
     pub(super) side: Side,
     pub(super) order_type: OrderType,
     pub(super) time_in_force: TimeInForce,
-    /// Flags of [`types::Command`].
+    /// Flags of the order, as in [`types::Command::flags`].
     pub(super) flags: u8,
     pub(super) terms: OrderTerms,
     pub(super) order_ref: OrderRef,
-    /// Total quantity, lots.
+    /// Quantity in total, lots.
     pub(super) qty: u64,
     /// Open quantity, lots.
     pub(super) leaves: u64,
-    /// Traded quantity, lots.
+    /// Quantity that has traded, lots.
     pub(super) cum: u64,
-    /// Sum of price × lots traded.
+    /// Sum of price × lots over all trades.
     pub(super) value: i128,
     pub(super) price: Price,
     pub(super) status: Status,
-    /// Among those that are done.
+    /// Whether the order is in the ledger's list of done orders.
     pub(super) retired: bool,
-    /// Number of the order that a replace has made of it; 0: it has not been replaced.
+    /// UserRefNum of the order that replaced this one; 0: it has not been replaced.
     pub(super) successor: u32,
     pub(super) at: Nanos,
 }
 
-/// An order's key: account and number.
+/// The key of an order: its account and its UserRefNum.
 #[inline]
 pub(super) fn key(account: AccountId, user_ref: u32) -> u64 {
     u64::from(account.0) << 32 | u64::from(user_ref)
 }
 
-/// The key of an order's identifier.
+/// The key of an order in the index by identifier: account and ClOrdID.
 #[inline]
 fn id_key(account: AccountId, id: &ClOrdId) -> u128 {
     let mut bytes = [0; 16];
@@ -62,7 +62,7 @@ fn id_key(account: AccountId, id: &ClOrdId) -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-/// The account of a key.
+/// The account that a key names.
 pub(super) fn account_of(key: u64) -> AccountId {
     AccountId((key >> 32) as u16)
 }
@@ -73,10 +73,10 @@ impl Order {
     }
 }
 
-/// The slab of orders, with its two indexes.
+/// The slab of orders, with an index by key and one by ClOrdID.
 #[derive(Clone, Debug)]
 pub(super) struct Orders {
-    /// Orders that are gone stay here until their place is used again.
+    /// Orders; a removed one stays here until its place is used again.
     slab: Vec<Order>,
     free: Vec<u32>,
     by_key: Index,
@@ -97,7 +97,7 @@ impl Orders {
         Orders { slab: Vec::new(), free: Vec::new(), by_key, by_id }
     }
 
-    /// Takes the memory for so many orders.
+    /// Reserves the memory for `most` orders.
     pub(super) fn prepare(&mut self, most: usize) {
         self.slab.reserve(most.saturating_sub(self.slab.len()));
         self.free.reserve(most.saturating_sub(self.free.len()));
@@ -126,14 +126,14 @@ impl Orders {
         self.slab.get_mut(place as usize)
     }
 
-    /// The account's order with this identifier; of two the later one.
+    /// The account's order with this ClOrdID; if two have it, the later one.
     #[inline]
     pub(super) fn by_id(&self, account: AccountId, id: &ClOrdId) -> Option<&Order> {
         let place = self.by_id.get(id_key(account, id), |place| id_at(&self.slab, place))?;
         self.slab.get(place as usize)
     }
 
-    /// An order, in the place of the one that had its key.
+    /// Adds an order, or overwrites the one with the same key.
     #[inline]
     pub(super) fn insert(&mut self, order: Order) {
         let known = self.place(order.key);
@@ -163,7 +163,7 @@ impl Orders {
         self.by_id.put(order.id_key(), place, |place| id_at(slab, place));
     }
 
-    /// Forgets an order.
+    /// Removes an order; its place is used again.
     pub(super) fn remove(&mut self, key: u64) {
         let Some(place) = self.place(key) else { return };
         let Some(id) = id_at(&self.slab, place) else { return };

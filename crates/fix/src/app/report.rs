@@ -22,7 +22,7 @@ use crate::value::Places;
 use crate::version::Version;
 use crate::view::Message;
 
-/// The message that tells an execution.
+/// MsgType(35) of the message that tells an execution.
 pub fn msg_type(execution: &Execution) -> MsgType {
     match execution.kind {
         Some(ExecutionKind::CancelRejected) if execution.asked == Asked::Mass => {
@@ -45,7 +45,7 @@ pub fn write(version: Version, execution: &Execution, symbols: &Symbols, writer:
     }
 }
 
-/// OrderID(37).
+/// Writes OrderID(37): the order's public reference.
 #[inline]
 fn order_id(order_ref: OrderRef, writer: &mut Writer<'_>) {
     if order_ref.0 == 0 {
@@ -55,7 +55,8 @@ fn order_id(order_ref: OrderRef, writer: &mut Writer<'_>) {
     }
 }
 
-/// An identifier that came over another door may hold anything.
+/// Writes ClOrdID(11) and OrigClOrdID(41). An identifier that came over another door (OUCH) may
+/// hold any bytes.
 #[inline]
 fn identifiers(execution: &Execution, writer: &mut Writer<'_>) {
     writer.padded(tag::CL_ORD_ID, &execution.cl_ord_id.0);
@@ -72,7 +73,8 @@ fn trade_suffix(side: Side) -> &'static [u8] {
     }
 }
 
-/// ExecID of a copy that is no trade: positions of several accounts' streams come together.
+/// Writes ExecID(17) of a copy that is no trade. Account and position are both part of it, as
+/// copies come from the streams of several accounts.
 #[cold]
 #[inline(never)]
 fn copied_id(execution: &Execution, writer: &mut Writer<'_>) {
@@ -86,7 +88,8 @@ fn copied_id(execution: &Execution, writer: &mut Writer<'_>) {
     writer.id(tag::EXEC_ID, b'E', execution.position, suffix);
 }
 
-/// ExecID, and what it refers to.
+/// Writes ExecID(17) and what goes with it: ExecTransType(20) in FIX 4.2, ExecRefID(19) of a broken or
+/// corrected trade, TrdMatchID(880) in FIX 5.0 SP2.
 #[inline]
 fn exec_ids(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
     let suffix = trade_suffix(execution.side);
@@ -114,7 +117,7 @@ fn exec_ids(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
     }
 }
 
-/// OrdStatus(39).
+/// OrdStatus(39) of the order, by the codes of `version`.
 #[inline]
 fn status(version: Version, execution: &Execution) -> u8 {
     match execution.status {
@@ -128,7 +131,7 @@ fn status(version: Version, execution: &Execution) -> u8 {
     }
 }
 
-/// ExecType(150).
+/// ExecType(150) of the event, by the codes of `version`.
 #[inline]
 fn exec_type(version: Version, execution: &Execution) -> u8 {
     let old = version == Version::Fix42;
@@ -161,7 +164,7 @@ fn exec_type(version: Version, execution: &Execution) -> u8 {
     }
 }
 
-/// OrdType(40).
+/// OrdType(40) of an order type, by the codes of `version`.
 #[inline]
 fn order_type(version: Version, order_type: OrderType) -> u8 {
     match order_type {
@@ -176,7 +179,7 @@ fn order_type(version: Version, order_type: OrderType) -> u8 {
     }
 }
 
-/// TimeInForce(59).
+/// TimeInForce(59) of the order; `None`: the field is left out.
 #[inline]
 fn life(version: Version, life: TimeInForce) -> Option<u8> {
     Some(match life {
@@ -247,7 +250,7 @@ fn execution_report(
     }
 }
 
-/// How long the order lives, and what else was asked for with it.
+/// Writes the order's time in force and the other terms it was entered with.
 #[inline]
 fn terms(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
     if let Some(code) = life(version, execution.time_in_force) {
@@ -258,7 +261,7 @@ fn terms(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
     }
 }
 
-/// Whether an order has no terms but those that most have.
+/// Whether the order has only the terms that most orders have.
 #[inline]
 fn plain(execution: &Execution) -> bool {
     use OrderType::{Limit, Market};
@@ -267,7 +270,7 @@ fn plain(execution: &Execution) -> bool {
         && execution.terms.is_none()
 }
 
-/// Echoes the terms that only some orders have, in the fields they are asked for by.
+/// Echoes the terms that only some orders have, in the fields by which they are asked for.
 #[cold]
 #[inline(never)]
 fn rare_terms(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
@@ -339,7 +342,7 @@ fn average(execution: &Execution, figure: &Figure, writer: &mut Writer<'_>) {
     writer.decimal(tag::AVG_PX, value, places);
 }
 
-/// LastLiquidityInd(851).
+/// LastLiquidityInd(851) of a trade; `None`: the version has no code for it.
 fn liquidity(version: Version, liquidity: Liquidity) -> Option<u8> {
     match liquidity {
         _ if version == Version::Fix42 => None,
@@ -352,7 +355,7 @@ fn liquidity(version: Version, liquidity: Liquidity) -> Option<u8> {
     }
 }
 
-/// ExecRestatementReason(378) of what ExecType D tells.
+/// ExecRestatementReason(378) of a change told with ExecType(150) D; `None`: the field is left out.
 fn restatement(version: Version, execution: &Execution) -> Option<u8> {
     match execution.kind? {
         ExecutionKind::Restated => Some(b'3'),
@@ -390,7 +393,7 @@ fn general(version: Version, code: u8) -> u8 {
     if version == Version::Fix42 && code > 6 { 0 } else { code }
 }
 
-/// CxlRejReason(102).
+/// CxlRejReason(102) of a refused cancel or replace, by the codes of `version`.
 fn cancel_reject_reason(version: Version, reason: RejectReason) -> u8 {
     match reason {
         RejectReason::UnknownOrder => 1,
@@ -400,7 +403,8 @@ fn cancel_reject_reason(version: Version, reason: RejectReason) -> u8 {
     }
 }
 
-/// Text(58): the reason in the exchange's words.
+/// Text(58): the reason of a refusal or cancellation in the exchange's words; `None`: there is
+/// none.
 fn explanation(version: Version, execution: &Execution) -> Option<&'static str> {
     if execution.reject != RejectReason::None {
         return Some(reject_text(execution.reject));
@@ -426,7 +430,7 @@ fn explanation(version: Version, execution: &Execution) -> Option<&'static str> 
     }
 }
 
-/// A refusal in words.
+/// Text(58) of a reject reason: a phrase for people.
 pub fn reject_text(reason: RejectReason) -> &'static str {
     match reason {
         RejectReason::None => "",
@@ -503,7 +507,7 @@ fn mass_cancel_report(version: Version, execution: &Execution, writer: &mut Writ
     writer.foreign(tag::TEXT, reject_text(execution.reject).as_bytes());
 }
 
-/// The message that refuses a request before it reaches the engine.
+/// MsgType(35) of the message that refuses a request before it reaches the engine.
 pub fn refusal_type(message: &Message<'_>) -> MsgType {
     match message.msg_type() {
         b"D" | b"H" => EXECUTION_REPORT,
@@ -512,8 +516,9 @@ pub fn refusal_type(message: &Message<'_>) -> MsgType {
     }
 }
 
-/// Writes the body of [`refusal_type`]'s message: what was asked comes back as it was written.
-/// `known`: how the order stands that a cancel or replace names, if anything is known of it.
+/// Writes the body of [`refusal_type`]'s message, which echoes the fields of the request as they
+/// were written. `known`: status of the order that a cancel or replace names, if the order is
+/// known.
 pub fn write_refusal(
     version: Version,
     message: &Message<'_>,
@@ -571,7 +576,7 @@ pub fn write_refusal(
     writer.text(tag::TEXT, refusal.text.as_bytes());
 }
 
-/// The identifier of a request of any type.
+/// The identifier of a request of any type; empty when it has none.
 fn reference<'a>(message: &Message<'a>) -> &'a [u8] {
     let ids = [
         tag::CL_ORD_ID,

@@ -16,74 +16,75 @@ use crate::view::Message;
 /// The terms of an order, of NewOrderSingle and OrderCancelReplaceRequest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// The participant's identifier of the request.
+    /// ClOrdID(11): the participant's identifier of the request.
     pub cl_ord_id: ClOrdId,
-    /// The instrument.
+    /// Symbol(55): the instrument to trade.
     pub instrument: InstrumentId,
-    /// Side of the order.
+    /// Side(54): whether the order buys or sells.
     pub side: Side,
-    /// Type of the order.
+    /// Order type, from OrdType(40) and ExecInst(18).
     pub order_type: OrderType,
-    /// Time in force.
+    /// TimeInForce(59): how long the order lives.
     pub time_in_force: TimeInForce,
-    /// Flags of [`types::Command`].
+    /// Flags of the order, as in [`types::Command::flags`].
     pub flags: u8,
-    /// Total quantity, lots.
+    /// OrderQty(38): quantity in total, lots, executions included.
     pub qty: Qty,
-    /// Limit price, or 0.
+    /// Price(44): limit price; 0: none.
     pub price: Price,
-    /// Stop price, distance or offset, or 0.
+    /// StopPx(99) or PegOffsetValue(211): stop price, distance of a trailing stop, or offset of a
+    /// peg; 0: none.
     pub stop_price: Price,
-    /// Lots that must trade on entry, or 0.
+    /// MinQty(110): lots that must trade on entry; 0: none.
     pub min_qty: u32,
-    /// Lots displayed at a time, or 0.
+    /// Lots displayed at a time; 0: all.
     pub display_qty: u32,
-    /// End of a good-till-date order, or 0.
+    /// End of a good-till-date order, ns since the epoch; 0: none.
     pub expire_at: Nanos,
-    /// Self-trade prevention.
+    /// What happens instead of a trade with an order of the same self-trade group.
     pub self_trade: SelfTrade,
 }
 
-/// A request about orders.
+/// A participant's request about orders, read and checked as far as possible without state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// NewOrderSingle.
+    /// NewOrderSingle(D): a new order.
     New {
-        /// Terms of the order.
+        /// Terms of the new order.
         terms: Terms,
         /// PossResend(97): perhaps sent before under another number.
         resent: bool,
     },
-    /// OrderCancelReplaceRequest.
+    /// OrderCancelReplaceRequest(G): new terms for an open order.
     Replace {
-        /// Identifier of the order.
+        /// OrigClOrdID(41): identifier of the order to replace.
         original: ClOrdId,
-        /// New terms.
+        /// Terms of the order from now on.
         terms: Terms,
     },
-    /// OrderCancelRequest.
+    /// OrderCancelRequest(F): cancels all that is open of one order.
     Cancel {
-        /// Identifier of the order.
+        /// OrigClOrdID(41): identifier of the order to cancel.
         original: ClOrdId,
-        /// Identifier of the request.
+        /// ClOrdID(11): identifier of the request.
         cl_ord_id: ClOrdId,
-        /// The instrument.
+        /// Symbol(55) of the request, which has to be that of the order.
         instrument: InstrumentId,
-        /// The order's side.
+        /// Side(54) of the request, which has to be that of the order.
         side: Side,
     },
-    /// OrderMassCancelRequest.
+    /// OrderMassCancelRequest(q): cancels all orders of the account that match.
     MassCancel {
-        /// Identifier of the request.
+        /// ClOrdID(11): identifier of the request.
         cl_ord_id: ClOrdId,
-        /// On what; `None`: on everything.
+        /// Instrument whose orders are cancelled; `None`: those of all instruments.
         instrument: Option<InstrumentId>,
-        /// Side; `None`: both.
+        /// Side whose orders are cancelled; `None`: both sides.
         side: Option<Side>,
     },
-    /// OrderStatusRequest.
+    /// OrderStatusRequest(H): asks for the status of one order.
     Status {
-        /// Identifier of the order.
+        /// ClOrdID(11): identifier of the order.
         cl_ord_id: ClOrdId,
     },
 }
@@ -91,13 +92,13 @@ pub enum Request {
 /// Why a request is refused before it reaches the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// BusinessRejectReason(380).
+    /// BusinessRejectReason(380), for a BusinessMessageReject(j).
     pub business: u8,
-    /// OrdRejReason(103); 99: none of the others.
+    /// OrdRejReason(103), for an ExecutionReport(8); 99: none of the other codes.
     pub order: u8,
-    /// CxlRejReason(102); 99: none of the others.
+    /// CxlRejReason(102), for an OrderCancelReject(9); 99: none of the other codes.
     pub cancel: u8,
-    /// Text(58).
+    /// Text(58): the reason in words.
     pub text: &'static str,
 }
 
@@ -106,28 +107,29 @@ impl Refusal {
         Refusal { business, order, cancel: 99, text }
     }
 
-    /// The message type is not one for participants, or not of this door.
+    /// The message type is not one that participants send, or this door does not serve it.
     pub const UNSUPPORTED_TYPE: Refusal = Refusal::new(3, 11, "Unsupported Message Type");
     /// ClOrdID(11) or OrigClOrdID(41) is too long or has characters it may not have.
     pub const IDENTIFIER: Refusal =
         Refusal::new(0, 99, "ClOrdID must be 1 to 14 printable characters without blanks");
-    /// No such instrument.
+    /// Symbol(55) is not the name of an instrument.
     pub const SYMBOL: Refusal = Refusal::new(2, 1, "Unknown symbol");
-    /// OrderQty(38) is missing.
+    /// OrderQty(38) is missing, and the message type requires it.
     pub const NO_QUANTITY: Refusal = Refusal::new(5, 13, "OrderQty is required");
-    /// A quantity is no whole number of lots, or too large.
+    /// A quantity is not a whole number of lots, or it is too large.
     pub const QUANTITY: Refusal = Refusal::new(0, 13, "Quantities are whole lots of 32 bits");
     /// A price has more than four decimals, or is too large.
     pub const PRICE: Refusal = Refusal::new(0, 99, "Prices have at most four decimals");
-    /// Price(44) is missing.
+    /// Price(44) is missing, and OrdType(40) requires it.
     pub const NO_PRICE: Refusal = Refusal::new(5, 99, "Price is required for this OrdType");
-    /// Price(44) is there and should not be.
+    /// Price(44) is given, and OrdType(40) does not allow it.
     pub const PRICE_UNWANTED: Refusal = Refusal::new(0, 11, "Price does not go with this OrdType");
     /// StopPx(99) or PegOffsetValue(211) is missing.
     pub const NO_STOP: Refusal = Refusal::new(5, 99, "StopPx is required for this OrdType");
-    /// StopPx(99) is there and should not be.
+    /// StopPx(99) is given, and OrdType(40) does not allow it.
     pub const STOP_UNWANTED: Refusal = Refusal::new(0, 11, "StopPx does not go with this OrdType");
-    /// ExpireTime(126) and ExpireDate(432) are both missing or both there, or there without need.
+    /// ExpireTime(126) and ExpireDate(432) are both missing or both given, or one is given without
+    /// need.
     pub const EXPIRY: Refusal = Refusal::new(
         5,
         99,
@@ -135,43 +137,45 @@ impl Refusal {
     );
     /// ExecInst(18) does not fit OrdType(40).
     pub const EXEC_INST: Refusal = Refusal::new(0, 11, "ExecInst does not go with this OrdType");
-    /// A code no rule of this exchange knows.
+    /// A field has a code that this exchange does not support.
     pub const CODE: Refusal = Refusal::new(0, 11, "Unsupported value");
-    /// An order with this identifier is open.
+    /// ClOrdID(11) is that of an open order.
     pub const DUPLICATE: Refusal = Refusal::new(0, 6, "ClOrdID is that of another order");
-    /// No open order has the identifier.
+    /// OrigClOrdID(41) is not the identifier of an open order.
     pub const UNKNOWN_ORDER: Refusal =
         Refusal { business: 1, order: 5, cancel: 1, text: "Unknown order" };
-    /// The order has ended.
+    /// The order to cancel or replace has already ended.
     pub const TOO_LATE: Refusal =
         Refusal { business: 0, order: 5, cancel: 0, text: "Order is done" };
-    /// Symbol, side or type are not those of the order.
+    /// Symbol(55), Side(54) or OrdType(40) differ from those of the order.
     pub const MISMATCH: Refusal =
         Refusal::new(0, 11, "Symbol, Side and OrdType must be those of the order");
-    /// The session has no such service.
+    /// The service is not available in this session.
     pub const UNAVAILABLE: Refusal = Refusal::new(4, 99, "Not available on this session");
-    /// The session only listens.
+    /// The session is a drop-copy session, which takes no requests.
     pub const READ_ONLY: Refusal = Refusal::new(4, 99, "A drop-copy session takes no requests");
-    /// The session is for market data.
+    /// The session is for market data only and takes no orders.
     pub const MARKET_DATA_ONLY: Refusal =
         Refusal::new(4, 99, "A market-data session takes no orders");
-    /// No more requests are taken until answers come.
+    /// Too many requests are unanswered; no more are taken until answers come.
     pub const BUSY: Refusal = Refusal::new(4, 99, "Too many requests unanswered");
-    /// More requests than the session may send.
+    /// The session sends more requests than its rate limit allows.
     pub const RATE: Refusal = Refusal::new(0, 3, "Above the request rate of this session");
-    /// The log can't take any request at the moment.
+    /// The exchange's log cannot take any request at the moment.
     pub const SUSPENDED: Refusal = Refusal::new(4, 99, "The exchange's log stands still");
 }
 
-/// The fields of a request: where each is among the message's, by its place here.
+/// The fields of a request: for each place of [`FIELDS`], which field of the message holds it.
 struct Raw<'a> {
     message: &'a Message<'a>,
-    /// 0, where BeginString is: the field is not there.
+    /// Index of the field in the message, by place; 0 (where BeginString is): the field is not
+    /// there.
     at: [u16; PLACES],
 }
 
 const PLACES: usize = 32;
-/// Fields by tag in the order of their places, from 1; the two ways to say one thing share theirs.
+/// Tags of the fields that are read, each with its place from 1; two tags for the same thing share
+/// one place.
 const FIELDS: [(u32, usize); 19] = [
     (tag::CL_ORD_ID.number, CL_ORD_ID),
     (tag::EXEC_INST.number, EXEC_INST),
@@ -212,7 +216,7 @@ const MASS: usize = 16;
 const SELF_TRADE: usize = 17;
 const EXPIRE_DATE: usize = 18;
 
-/// The place of each tag; 0: of no interest.
+/// Place of each tag below 2,965; 0: the field is not read.
 static PLACE_OF: [u8; 2_965] = {
     let mut places = [0; 2_965];
     let mut at = 0;
@@ -228,7 +232,7 @@ fn first(value: &[u8]) -> u8 {
 }
 
 impl<'a> Raw<'a> {
-    /// Finds the fields; of two alike the last.
+    /// Finds the fields of a message; of two with the same tag, the last.
     #[inline]
     fn read(message: &'a Message<'a>) -> Raw<'a> {
         let mut at = [0; PLACES];
@@ -246,13 +250,13 @@ impl<'a> Raw<'a> {
         if at == 0 { None } else { self.message.field(usize::from(at)).map(|field| field.value) }
     }
 
-    /// Value of the field; empty if it is missing.
+    /// Value of the field at a place; empty if the field is missing.
     #[inline]
     fn text(&self, place: usize) -> &'a [u8] {
         self.get(place).unwrap_or(&[])
     }
 
-    /// The first character of the value, or 0.
+    /// First byte of the value of the field at a place; 0 if the field is missing.
     #[inline]
     fn code(&self, place: usize) -> u8 {
         first(self.text(place))
@@ -308,7 +312,7 @@ impl<'a> Raw<'a> {
         })
     }
 
-    /// Order type that OrdType and ExecInst give together.
+    /// Order type and flags that OrdType(40) and ExecInst(18) give together.
     #[inline]
     fn order_type(&self) -> Result<(OrderType, u8), Refusal> {
         let exec_inst = self.text(EXEC_INST);
@@ -330,7 +334,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// Price, and stop price or offset; each where it belongs and nowhere else.
+    /// Limit price and stop price or offset, each given exactly where the order type has it.
     #[inline]
     fn prices(&self, order_type: OrderType) -> Result<(Price, Price), Refusal> {
         let (price, stop, offset) = (self.text(PRICE), self.text(STOP), self.text(OFFSET));
@@ -386,7 +390,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// The end of a day, UTC.
+/// The end of the day `YYYYMMDD`: the midnight after it, UTC.
 fn end_of(date: &[u8]) -> Option<Nanos> {
     const DAY_NS: u64 = 86_400 * Nanos::SECOND;
     value::date(date)?.checked_add(1)?.checked_mul(DAY_NS).map(Nanos)
@@ -397,7 +401,7 @@ fn lots(text: &[u8]) -> Result<u32, Refusal> {
     lots.ok_or(Refusal::QUANTITY)
 }
 
-/// An identifier as the exchange keeps it.
+/// An identifier as the exchange keeps it: 1 to 14 printable bytes, padded.
 pub fn cl_ord_id(text: &[u8]) -> Result<ClOrdId, Refusal> {
     let mut padded = [b' '; 14];
     if text.is_empty() || text.len() > padded.len() {
@@ -412,7 +416,7 @@ pub fn cl_ord_id(text: &[u8]) -> Result<ClOrdId, Refusal> {
     Ok(ClOrdId(padded))
 }
 
-/// Reads a request about orders; `Ok(None)`: the message is none.
+/// Reads a request about orders; `Ok(None)`: the message is of another type.
 #[inline]
 pub fn parse(message: &Message<'_>, symbols: &Symbols) -> Result<Option<Request>, Refusal> {
     let msg_type = match message.msg_type() {

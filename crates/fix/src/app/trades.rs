@@ -1,10 +1,10 @@
-//! The last trades of a ledger's accounts, for their corrections: a ring in order of match numbers.
+//! A ring of the last trades of a ledger's accounts, in order of match numbers, for corrections.
 
 use std::collections::VecDeque;
 
 use types::{MatchNumber, Price, Side};
 
-/// One side of a trade.
+/// One side of a trade as it was last told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Trade {
     pub(super) qty: u64,
@@ -15,11 +15,11 @@ pub(super) struct Trade {
 struct Entry {
     match_number: MatchNumber,
     side: Side,
-    /// The trade; `None`: it was broken.
+    /// The trade as it stands; `None`: it was broken.
     trade: Option<Trade>,
 }
 
-/// The last trades, in order of match numbers.
+/// The last trades, in ascending order of match numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Trades {
     ring: VecDeque<Entry>,
@@ -27,12 +27,12 @@ pub(super) struct Trades {
 }
 
 impl Trades {
-    /// Keeps at most so many, and at least one.
+    /// A ring for the last `most` trades, at least one.
     pub(super) fn new(most: usize) -> Trades {
         Trades { ring: VecDeque::new(), most: most.max(1) }
     }
 
-    /// Takes the memory for all of them.
+    /// Reserves the memory for all of them.
     pub(super) fn prepare(&mut self) {
         self.ring.reserve(self.most.saturating_sub(self.ring.len()));
     }
@@ -45,8 +45,8 @@ impl Trades {
             .find(|entry| entry.side == side)
     }
 
-    /// A trade happened, or is another one from now on; what it was before. Older ones than those
-    /// that are known are not taken in.
+    /// Records a trade or its correction, and returns what it was before. A trade that is not known
+    /// and has a lower number than the newest one is not recorded.
     pub(super) fn put(
         &mut self,
         match_number: MatchNumber,
@@ -65,7 +65,7 @@ impl Trades {
         None
     }
 
-    /// Takes out a trade that was broken.
+    /// Marks a trade as broken and returns what it was.
     pub(super) fn take(&mut self, match_number: MatchNumber, side: Side) -> Option<Trade> {
         self.find(match_number, side)?.trade.take()
     }

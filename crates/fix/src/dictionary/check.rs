@@ -8,44 +8,44 @@ use super::table::Marks;
 use super::{Block, Dictionary, FieldDef, Kind, Rules};
 use crate::view::Message;
 
-/// SessionRejectReason(373).
+/// Why a message is refused at session level: SessionRejectReason(373).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum RejectReason {
-    /// The tag does not exist.
+    /// No dictionary of the session defines the tag.
     InvalidTag = 0,
-    /// A field that must be there is not.
+    /// A field that the message type requires is missing.
     RequiredTagMissing = 1,
-    /// The field exists, but not in this message.
+    /// The field exists, but not in this message type.
     TagNotDefined = 2,
-    /// The field has no value.
+    /// The field has an empty value.
     NoValue = 4,
-    /// The value is none of those listed.
+    /// The value is not in the list of values of its field.
     ValueIncorrect = 5,
-    /// The value is not of the field's type.
+    /// The value does not have the form of its field's type.
     DataFormat = 6,
     /// SenderCompID or TargetCompID is not the session's.
     CompId = 9,
     /// SendingTime is too far from the exchange's clock, or before OrigSendingTime.
     SendingTime = 10,
-    /// The message type does not exist.
+    /// The message type does not exist in the dictionary.
     InvalidMsgType = 11,
-    /// The field is there twice.
+    /// The field occurs twice where it may occur once.
     TagTwice = 13,
     /// A header field after the body has begun, or a body field after the trailer has.
     OutOfOrder = 14,
-    /// A group's instance does not begin with its first field.
+    /// An instance of a group does not begin with the group's first field.
     GroupOrder = 15,
-    /// A group has another number of instances than was said.
+    /// The number of instances of a group differs from the count that was given.
     GroupCount = 16,
-    /// The application version is not that of the session.
+    /// The application version is not the one agreed for the session.
     ApplicationVersion = 18,
-    /// Another reason.
+    /// Another reason; Text(58) tells it.
     Other = 99,
 }
 
 impl RejectReason {
-    /// Text(58) that goes with it.
+    /// Text(58) that is sent with the reason.
     pub const fn text(self) -> &'static str {
         match self {
             RejectReason::InvalidTag => "Invalid tag number",
@@ -67,29 +67,29 @@ impl RejectReason {
     }
 }
 
-/// An error in a message.
+/// The first error that was found in a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// SessionRejectReason(373).
+    /// Reason of the refusal: SessionRejectReason(373).
     pub reason: RejectReason,
-    /// RefTagID(371).
+    /// Tag of the field at fault: RefTagID(371); `None`: no single field is at fault.
     pub tag: Option<i32>,
 }
 
 /// What happens to tags of 5000 and above that the dictionary does not have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CustomTags {
-    /// Refused like any unknown tag.
+    /// They are refused like any unknown tag.
     #[default]
     Refused,
-    /// Passed on; the exchange does not look at them.
+    /// They are accepted; the exchange does not read them.
     Tolerated,
 }
 
-/// First tag free for bilateral use.
+/// Lowest tag that is free for bilateral use.
 const CUSTOM_FROM: u32 = 5_000;
 
-/// Judges messages; keeps its tables between them.
+/// Checks messages against dictionaries; keeps its tables from message to message.
 #[derive(Clone, Debug, Default)]
 pub struct Checker {
     seen: Seen,
@@ -97,7 +97,7 @@ pub struct Checker {
     marks: Marks,
 }
 
-/// Which tags have been met, and which words of the table are to be cleared.
+/// Which tags have occurred in the message, and which words of the bit table have to be cleared.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     words: Vec<u64>,
@@ -114,7 +114,8 @@ impl Seen {
         self.dirty.clear();
     }
 
-    /// Marks `tag`; whether it was marked before. Tags no dictionary can have are not kept.
+    /// Marks `tag`; returns whether it was marked before. Tags that no dictionary can have are not
+    /// marked.
     #[inline]
     fn mark(&mut self, tag: u32) -> bool {
         if tag > super::TAG_MAX {
@@ -152,7 +153,7 @@ fn fault<T>(reason: RejectReason, tag: i32) -> Result<T, Fault> {
 }
 
 impl Checker {
-    /// Checks a message against the rules.
+    /// Checks a message against the dictionaries of a session.
     #[inline]
     pub fn check(
         &mut self,
@@ -166,7 +167,7 @@ impl Checker {
         self.judge(rules, custom, message)
     }
 
-    /// Judges a message that is none of the simple valid ones.
+    /// Checks a message that the fast check could not accept, and says what is wrong with it.
     fn judge(
         &mut self,
         rules: &Rules,
@@ -212,8 +213,8 @@ impl Run<'_> {
         }
     }
 
-    /// Header, body, trailer in this order. Marks what is there; whether something is twice, be it
-    /// in a group or not.
+    /// Checks that header, body and trailer follow in this order. Marks the tags that occur;
+    /// returns whether a tag occurs twice, in a group or not.
     fn structure(&self, seen: &mut Seen) -> Result<bool, Fault> {
         let (mut reached, mut twice) = (Part::Header, false);
         for field in self.message.fields() {
@@ -232,7 +233,8 @@ impl Run<'_> {
         Ok(twice)
     }
 
-    /// Field by field; `twice`: some tag occurs more than once, so that it is worth looking where.
+    /// Checks field by field; `twice`: some tag occurs more than once, so that repetitions have to
+    /// be looked for.
     fn fields(&self, twice: bool, met: &mut Seen) -> Result<(), Fault> {
         let mut at = 0;
         while let Some(field) = self.message.field(at) {
@@ -249,8 +251,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Judges the field at `at` as a member of `block`, with its instances if it announces a
-    /// group; returns where to go on.
+    /// Checks the field at `at` as a member of `block`, with the group's instances if it is the
+    /// count of a group; returns the index of the field after it.
     #[inline]
     fn member(&self, dictionary: &Dictionary, block: &Block, at: usize) -> Result<usize, Fault> {
         let Some(field) = self.message.field(at) else { return Ok(at) };
@@ -290,8 +292,8 @@ impl Run<'_> {
         self.message.field(at).and_then(|field| u32::try_from(field.tag).ok())
     }
 
-    /// How many instances of a group begin at `at`, and where they end. The number is judged
-    /// before what the instances hold.
+    /// Number of instances of a group that begin at `at`, and index of the field after them. The
+    /// number is checked before the contents of the instances.
     fn extent(&self, group: &Block, mut at: usize) -> (u64, usize) {
         let delimiter = group.delimiter();
         let mut found = 0;
@@ -312,7 +314,8 @@ impl Run<'_> {
         (found, at)
     }
 
-    /// Judges the instances of a group, the first at `at`. Depth is that of the dictionary.
+    /// Checks the instances of a group, the first of which begins at `at`. Recursion is as deep as
+    /// the dictionary nests.
     fn group(
         &self,
         dictionary: &Dictionary,
@@ -354,7 +357,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether the value is one of those listed, if any are.
+/// Whether the value is one of those listed; true when the field has no list.
 #[inline]
 fn is_listed(field: &FieldDef, value: &[u8]) -> bool {
     let listed = |value: &[u8]| {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::{Block, DEPTH_MAX, Dictionary, DictionaryError, FieldDef, Kind, Member, MessageDef};
 
-/// Block to which member lines are added.
+/// Block that member lines are added to.
 enum Target {
     Nowhere,
     Header,
@@ -29,7 +29,7 @@ enum Target {
 struct Reader {
     dictionary: Dictionary,
     target: Target,
-    /// Groups that are open: tag of the count and what there is of it.
+    /// Groups that are open: tag of the count, and the members read so far.
     open: Vec<(u32, Block)>,
 }
 

@@ -2,41 +2,41 @@
 
 use crate::value;
 
-/// A data type.
+/// Data type of a field: the form that its values must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Any text, and every type not listed here.
+    /// Any text; also every data type that is not listed here.
     String,
-    /// A whole number.
+    /// A whole number, with an optional minus sign.
     Int,
-    /// A whole number that is not negative: lengths, sequence numbers, tags.
+    /// A whole number without a sign: lengths, sequence numbers, tags.
     Count,
-    /// The number of instances of a group.
+    /// A whole number that counts the instances of a group.
     NumInGroup,
     /// A decimal number: quantities, prices, amounts, percentages.
     Decimal,
-    /// One character.
+    /// Exactly one character.
     Char,
-    /// Y or N.
+    /// `Y` or `N`.
     Boolean,
-    /// Date and time, UTC.
+    /// A date and time of day, UTC (UTCTimestamp).
     UtcTimestamp,
-    /// Time, UTC.
+    /// A time of day, UTC (UTCTimeOnly).
     UtcTime,
-    /// A day, UTC or local.
+    /// A date, UTC or local, as YYYYMMDD.
     Date,
-    /// YYYYMM, YYYYMMDD or YYYYMMwN.
+    /// A month, with day or week: YYYYMM, YYYYMMDD or YYYYMMwN.
     MonthYear,
-    /// 1 to 31.
+    /// A day of a month: 1 to 31.
     DayOfMonth,
-    /// Words separated by blanks, each one of the values.
+    /// Words separated by blanks, each one of the field's listed values.
     Words,
-    /// Bytes whose number the field before it says.
+    /// Bytes, the number of which is the value of the field before it.
     Data,
 }
 
 impl Kind {
-    /// The type called `name` in dictionaries, of any version.
+    /// The data type with the name that dictionaries use, of any FIX version.
     pub fn of(name: &str) -> Kind {
         match name {
             "INT" => Kind::Int,

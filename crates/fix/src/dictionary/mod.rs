@@ -21,17 +21,17 @@ use crate::version::Version;
 pub use check::{Checker, CustomTags, Fault, RejectReason};
 pub use kind::Kind;
 
-/// Deepest nesting of groups and components.
+/// Deepest nesting of groups and components that is read.
 const DEPTH_MAX: usize = 64;
-/// Largest tag a dictionary may define.
+/// Largest tag that a dictionary may define.
 const TAG_MAX: u32 = 65_535;
 
-/// A dictionary text that makes no sense.
+/// An error in the text of a dictionary.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DictionaryError {
     /// Line of the text, from 1; 0 when it is about the whole.
     pub line: usize,
-    /// Error, in words.
+    /// The error in words.
     pub what: String,
 }
 
@@ -43,42 +43,43 @@ impl std::fmt::Display for DictionaryError {
 
 impl std::error::Error for DictionaryError {}
 
-/// A field.
+/// The definition of a field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FieldDef {
-    /// Tag number.
+    /// Tag number of the field, at most 65,535.
     pub tag: u32,
     /// Name of the field in the specification.
     pub name: String,
-    /// Data type.
+    /// Data type that decides the form of the field's values.
     pub kind: Kind,
-    /// The type as the dictionary calls it: several have one form.
+    /// Name of the data type in the dictionary; several names have one form.
     pub type_name: String,
-    /// The values it may have, sorted, each with what it means; none: any of its form.
+    /// Values that the field may have, sorted, each with its meaning; empty: any value of the right
+    /// form.
     pub values: Vec<(String, String)>,
 }
 
-/// A field's place in a message, in the order of the definition.
+/// A member of a message or group, in the order of the definition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// Tag of the field.
+    /// Tag of the member's field.
     pub tag: u32,
-    /// Whether it must be there.
+    /// Whether the field must be there.
     pub required: bool,
-    /// A remark, for the documents.
+    /// A remark about the member, for the documents; empty: none.
     pub note: String,
 }
 
 /// The fields of a header, message, trailer or group.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Block {
-    /// In the order of the definition.
+    /// Members in the order of the definition.
     pub members: Vec<Member>,
-    /// Groups by the tag of their count.
+    /// Groups of the block, by the tag of their count.
     pub groups: BTreeMap<u32, Arc<Block>>,
-    /// Members by tag, one bit each.
+    /// Bit set of the members' tags.
     bits: Vec<u64>,
-    /// Tags that must be there, sorted.
+    /// Tags that must be there, in ascending order.
     required: Vec<u32>,
 }
 
@@ -102,89 +103,91 @@ impl Block {
         self.members.push(member);
     }
 
-    /// Whether `tag` is one of its fields, the counts of its groups included.
+    /// Whether `tag` is one of the block's members; counts of groups are members.
     #[inline]
     pub fn has(&self, tag: u32) -> bool {
         let word = self.bits.get(tag as usize / 64).copied().unwrap_or(0);
         word >> (tag % 64) & 1 == 1
     }
 
-    /// The field that begins each instance of this group.
+    /// Tag of the field that begins each instance of this group.
     pub fn delimiter(&self) -> u32 {
         self.members.first().map_or(0, |member| member.tag)
     }
 
-    /// Tags that must be there, ascending.
+    /// Tags that must be there, in ascending order.
     pub fn required(&self) -> &[u32] {
         &self.required
     }
 }
 
-/// A message type.
+/// The definition of a message type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MessageDef {
-    /// MsgType(35).
+    /// MsgType(35) of the messages.
     pub msg_type: String,
     /// Name of the message in the specification.
     pub name: String,
     /// Whether it belongs to the session layer.
     pub admin: bool,
-    /// A remark, for the documents.
+    /// A remark about the message type, for the documents; empty: none.
     pub note: String,
     /// Fields between header and trailer.
     pub body: Block,
 }
 
-/// Fields and messages of one text.
+/// The fields and messages that one dictionary text defines.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Dictionary {
-    /// BeginString of its messages, as `FIX.4.4`; for an application dictionary its own name.
+    /// BeginString(8) of its messages, as `FIX.4.4`; for an application dictionary the name of its
+    /// version.
     pub name: String,
     fields: BTreeMap<u32, FieldDef>,
     messages: BTreeMap<Vec<u8>, MessageDef>,
-    /// Fields before the body.
+    /// Fields of the standard header.
     pub header: Block,
-    /// Fields after the body.
+    /// Fields of the standard trailer.
     pub trailer: Block,
-    /// Position in `quick` plus one, by tag.
+    /// Index in `quick` plus one, by tag; 0: the tag is not defined.
     lookup: Vec<u16>,
     quick: Vec<FieldDef>,
 }
 
 impl Dictionary {
-    /// Reads QuickFIX's XML format. Entities and document types are refused.
+    /// Reads a dictionary in QuickFIX's XML format. Entities and document types are refused.
     pub fn from_xml(text: &str) -> Result<Dictionary, DictionaryError> {
         xml::read(text)
     }
 
-    /// Reads the compact format; of two definitions of a field the later counts.
+    /// Reads dictionaries in the compact format; of two definitions of a field the later one
+    /// counts.
     pub fn compact(texts: &[&str]) -> Result<Dictionary, DictionaryError> {
         compact::read(texts)
     }
 
-    /// The field `tag`.
+    /// The definition of the field `tag`; `None`: the tag is not defined.
     #[inline]
     pub fn field(&self, tag: u32) -> Option<&FieldDef> {
         let at = self.lookup.get(tag as usize).copied().filter(|&at| at > 0)?;
         self.quick.get(usize::from(at) - 1)
     }
 
-    /// The message type `msg_type`.
+    /// The definition of a message type; `None`: it is not defined.
     pub fn message(&self, msg_type: &[u8]) -> Option<&MessageDef> {
         self.messages.get(msg_type)
     }
 
-    /// All message types, by MsgType.
+    /// All message types in the order of MsgType(35).
     pub fn messages(&self) -> impl Iterator<Item = &MessageDef> {
         self.messages.values()
     }
 
-    /// All fields, by tag.
+    /// All fields in ascending order of their tags.
     pub fn fields(&self) -> impl Iterator<Item = &FieldDef> {
         self.quick.iter()
     }
 
-    /// Builds the tables that lookups use.
+    /// Builds the tables that lookups use; an error when a tag or the number of fields is too large.
     fn index(mut self) -> Result<Dictionary, DictionaryError> {
         let fields = std::mem::take(&mut self.fields);
         let largest = fields.keys().next_back().copied().unwrap_or(0);
@@ -203,27 +206,28 @@ impl Dictionary {
     }
 }
 
-/// The dictionaries of a session.
+/// The dictionaries of a session and the tables made from them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// Which version they are for.
+    /// FIX version that the dictionaries are for.
     pub version: Version,
-    /// Header, trailer and session messages.
+    /// Dictionary of header, trailer and session messages.
     pub transport: Arc<Dictionary>,
-    /// Application messages; the same one before FIXT.
+    /// Dictionary of the application messages; before FIXT 1.1 the same as `transport`.
     pub application: Arc<Dictionary>,
-    /// Lookup tables for valid messages.
+    /// Tables for the fast check of valid messages.
     tables: Arc<table::Tables>,
 }
 
 impl Rules {
-    /// Rules of a version whose dictionary is one.
+    /// Rules of a version that has one dictionary (FIX 4.2, 4.4).
     pub fn single(version: Version, dictionary: Dictionary) -> Rules {
         let transport = Arc::new(dictionary);
         Rules::new(version, Arc::clone(&transport), transport)
     }
 
-    /// Rules of a version in two halves.
+    /// Rules of a version with a transport and an application dictionary (FIX 5.0 SP2 over FIXT
+    /// 1.1).
     pub fn split(version: Version, transport: Dictionary, application: Dictionary) -> Rules {
         Rules::new(version, Arc::new(transport), Arc::new(application))
     }
@@ -233,7 +237,7 @@ impl Rules {
         Rules { version, transport, application, tables }
     }
 
-    /// The dictionary that has the message type, and its definition.
+    /// The dictionary that defines a message type, and the definition; `None`: neither does.
     pub fn message(&self, msg_type: &[u8]) -> Option<(&Dictionary, &MessageDef)> {
         let admin = self.transport.message(msg_type).filter(|message| message.admin);
         match admin {
@@ -250,7 +254,7 @@ const FIX44: &str = include_str!("../../dictionaries/fix44.dict");
 const FIXT11: &str = include_str!("../../dictionaries/fixt11.dict");
 const FIX50SP2: &str = include_str!("../../dictionaries/fix50sp2.dict");
 
-/// The exchange's own rules for a version: the messages it takes and sends, nothing else.
+/// The exchange's own rules for a version: the messages that it takes and sends, and no others.
 pub fn builtin(version: Version) -> Result<Rules, DictionaryError> {
     Ok(match version {
         Version::Fix42 => Rules::single(version, Dictionary::compact(&[FIELDS, SESSION, FIX42])?),

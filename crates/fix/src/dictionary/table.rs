@@ -10,30 +10,31 @@ use super::{Block, Dictionary, FieldDef, Kind, MessageDef};
 use crate::value;
 use crate::view::Message;
 
-/// Header, body and trailer in this order; anything larger has no place in the message.
+/// Parts of a message in their order; a larger number means that the field has no place in the
+/// message.
 const HEADER: u8 = 0;
 const BODY: u8 = 1;
 const TRAILER: u8 = 2;
 const NOWHERE: u8 = u8::MAX;
 
-/// How a value is judged.
+/// How a value is checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
-    /// Anything that is not empty.
+    /// The value must not be empty.
     Any,
-    /// One character out of a set.
+    /// The value is one character out of the set with this index in `sets`.
     OneOf(u16),
-    /// A whole number that is not negative.
+    /// The value is a whole number without a sign.
     Count,
-    /// A decimal number.
+    /// The value is a decimal number.
     Decimal,
-    /// A UTC time stamp.
+    /// The value is a UTC time stamp.
     Stamp,
-    /// Another type.
+    /// The value has the form of another data type.
     Other(Kind),
 }
 
-/// A field in a message type.
+/// The place of a field in a message type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Slot {
     part: u8,
@@ -41,38 +42,39 @@ struct Slot {
     form: Form,
 }
 
-/// A message type: its fields by number, and how many of them must be there.
+/// A message type: place of each field by the field's number, and how many fields are required.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Shape {
     slots: Vec<Slot>,
     required: u32,
 }
 
-/// The tables of two dictionaries.
+/// The tables made from the two dictionaries of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Tables {
-    /// The number of each field by its tag; 0: there is none.
+    /// Number of each field by its tag; 0: the tag is not defined.
     numbers: Vec<u16>,
-    /// The message type by its only character, plus one; 0: there is none.
+    /// Index plus one of the message types with a MsgType(35) of one character, by that character;
+    /// 0: none.
     short: Vec<u16>,
-    /// The longer message types, likewise.
+    /// Index plus one of the message types with a longer MsgType(35).
     long: BTreeMap<Vec<u8>, u16>,
     shapes: Vec<Shape>,
-    /// Sets of characters, a bit for each.
+    /// Sets of characters, one bit for each of the 256.
     sets: Vec<[u64; 4]>,
 }
 
 /// Buffers that are kept from message to message.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks {
-    /// By number of a field: the message that had it last.
+    /// Number of the last message that had a field, by the field's number.
     seen: Vec<u32>,
     message: u32,
-    /// Date and time to the second of a valid time stamp.
+    /// Date and time, to the second, of the last valid time stamp.
     second: [u8; SECOND],
 }
 
-/// Length of `YYYYMMDD-HH:MM:SS`.
+/// Length of `YYYYMMDD-HH:MM:SS`, bytes.
 const SECOND: usize = 17;
 
 impl Tables {
@@ -142,8 +144,8 @@ impl Tables {
         }
     }
 
-    /// Where `tag` stands: the first block that has it, as header and trailer come before what a
-    /// message says of the same tag.
+    /// Part and form of `tag` in a message type: of the first block that has it, since header and
+    /// trailer take precedence over the body.
     fn slot(&mut self, tag: u32, blocks: &[(u8, &Block, &Dictionary)]) -> Slot {
         let found = blocks.iter().find(|(_, block, _)| block.has(tag));
         let known = found.and_then(|(part, block, dictionary)| {
@@ -170,7 +172,7 @@ impl Tables {
         }
     }
 
-    /// The values of one character that the field may have.
+    /// Index of the set of one-character values that the field may have.
     fn set(&mut self, field: &FieldDef, listed: bool) -> u16 {
         let mut set = [0u64; 4];
         for byte in 0..=u8::MAX {
@@ -186,7 +188,8 @@ impl Tables {
         at as u16
     }
 
-    /// Whether `message` is surely valid. Not part of its caller, so that registers suffice.
+    /// Whether `message` is certainly valid. A function of its own, so that registers suffice for
+    /// its loop.
     #[inline(never)]
     pub(super) fn valid(&self, marks: &mut Marks, message: &Message<'_>) -> bool {
         let number = match message.msg_type() {
@@ -235,7 +238,7 @@ impl Tables {
 }
 
 impl Marks {
-    /// Begins with a message of at most `numbers` fields.
+    /// Begins a message, whose fields have numbers below `numbers`.
     #[inline]
     fn begin(&mut self, numbers: usize) {
         if self.seen.len() < numbers {
@@ -249,7 +252,8 @@ impl Marks {
     }
 }
 
-/// Whether `text` is a time stamp. Most are of the second of the one before.
+/// Whether `text` is a UTC time stamp. Most have the same second as the one before, which is
+/// compared first.
 #[inline]
 fn stamp(second: &mut [u8; SECOND], text: &[u8]) -> bool {
     match text.split_first_chunk::<SECOND>() {

@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::{Block, Dictionary, FieldDef};
 
-/// Text that is escaped for an attribute.
+/// Displays a text escaped for an XML attribute.
 struct Quoted<'a>(&'a str);
 
 impl Display for Quoted<'_> {
@@ -23,8 +23,8 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// A remark behind a field or before a message; nothing where there is none. Two hyphens would end
-/// it.
+/// Displays a remark as an XML comment, or nothing for an empty remark. `--` is replaced, because
+/// it would end the comment.
 struct Remark<'a>(&'a str);
 
 impl Display for Remark<'_> {
@@ -37,7 +37,7 @@ impl Display for Remark<'_> {
 }
 
 impl Display for Dictionary {
-    /// Writes QuickFIX's XML format.
+    /// Writes the dictionary in QuickFIX's XML format.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (kind, version) = self.name.split_once('.').unwrap_or((&self.name, "0.0"));
         let (version, pack) = version.split_once("SP").unwrap_or((version, "0"));

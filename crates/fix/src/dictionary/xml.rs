@@ -1,4 +1,4 @@
-//! Reads QuickFIX's XML dictionaries.
+//! Reads dictionaries in QuickFIX's XML format.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +14,15 @@ struct Reader<'a, 'input> {
     numbers: BTreeMap<&'a str, u32>,
     components: BTreeMap<&'a str, Node<'a, 'input>>,
     document: &'a Document<'input>,
-    /// Groups that have been read; components use them again and again.
+    /// Groups that have been read, by tag of their count, because components use the same group
+    /// many times.
     groups: BTreeMap<u32, Arc<Block>>,
-    /// Members left to expand; components inside components could otherwise grow without bound.
+    /// Number of members that may still be added; components within components could otherwise grow
+    /// without bound.
     budget: usize,
 }
 
-/// Reads one file.
+/// Reads the text of one XML file.
 pub(super) fn read(text: &str) -> Result<Dictionary, DictionaryError> {
     let options = ParsingOptions { nodes_limit: NODES_MAX, ..ParsingOptions::default() };
     let document = Document::parse_with_options(text, options).map_err(|error| {
@@ -65,7 +67,7 @@ pub(super) fn read(text: &str) -> Result<Dictionary, DictionaryError> {
     dictionary.index()
 }
 
-/// Name of the version, like `FIX.4.4`, `FIXT.1.1`, `FIX.5.0SP2`.
+/// Name of the version that the file defines, such as `FIX.4.4`, `FIXT.1.1` or `FIX.5.0SP2`.
 fn name(root: Node<'_, '_>) -> String {
     let part = |name| attribute(root, name).unwrap_or("0");
     let kind = attribute(root, "type").unwrap_or("FIX");
@@ -115,7 +117,7 @@ impl<'a, 'input> Reader<'a, 'input> {
         Ok(field)
     }
 
-    /// Adds the fields under `node` to `block`; components add theirs in place.
+    /// Adds the fields under `node` to `block`; the fields of a component are added in its place.
     fn block(
         &mut self,
         node: Node<'a, 'input>,

@@ -11,7 +11,7 @@ pub struct SessionConfig {
     pub own_comp_id: String,
     /// The counterparty's CompID: SenderCompID(49) of what we receive.
     pub their_comp_id: String,
-    /// Version and dictionaries.
+    /// FIX version of the session and its dictionaries.
     pub rules: Rules,
     /// What happens to tags of 5000 and above that no dictionary has.
     pub custom_tags: CustomTags,
@@ -22,15 +22,15 @@ pub struct SessionConfig {
     /// whether a Logon with another number, of a counterparty whose numbers go on, is answered with
     /// ResetSeqNumFlag(141) Y, so that it begins at 1, too. Otherwise it is taken for one that is ahead.
     pub tells_reset: bool,
-    /// Farthest SendingTime(52) may be from our clock, either way.
+    /// Largest difference between SendingTime(52) and our clock, either way, ns.
     pub latency_max_ns: u64,
     /// Largest HeartBtInt(108) a Logon may ask for, seconds.
     pub heart_bt_int_max_s: u64,
-    /// How long we wait for the answer to our Logout.
+    /// Longest wait for the answer to our Logout, ns.
     pub logout_wait_ns: u64,
-    /// After how long a gap that has not been filled is asked for again.
+    /// Time after which a gap that has not been filled is asked for again, ns.
     pub gap_retry_ns: u64,
-    /// Messages kept while the ones before them are resent to us.
+    /// Most messages kept while earlier ones are being resent to us.
     pub queue_messages_max: usize,
     /// Most bytes of those messages.
     pub queue_bytes_max: usize,
@@ -62,31 +62,33 @@ impl SessionConfig {
 /// Why a connection is closed, after what has been written to it has left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// Before the Logon came something that is no message.
+    /// Bytes that are not a message came before the Logon.
     Garbled,
-    /// The first message was no Logon.
+    /// The first message of the connection was not a Logon.
     NotLogon,
     /// No session has this BeginString and these CompIDs.
     UnknownSession,
     /// The session is live on another connection, which stays.
     AlreadyLoggedOn,
-    /// The Logon was malformed, its SendingTime off, or the session's numbers did not fit it.
+    /// The Logon was malformed, its SendingTime too far off, or its numbers did not fit the
+    /// session's.
     BadLogon,
     /// The application refused the credentials.
     NotAuthorized,
-    /// No Logon came in time.
+    /// No complete Logon came within the configured time.
     LogonTimeout,
-    /// MsgSeqNum was lower than expected, and not as a possible duplicate; a Logout says so.
+    /// MsgSeqNum(34) was lower than expected and the message no possible duplicate; a Logout says
+    /// so.
     SequenceTooLow,
     /// The session ended with an exchange of Logouts.
     LoggedOut,
     /// Our Logout was not answered in time.
     LogoutTimeout,
-    /// The counterparty fell silent: no answer to a TestRequest.
+    /// The counterparty sent nothing for too long, not even an answer to a TestRequest.
     Silent,
-    /// More was given to the connection than it takes while a resend goes out.
+    /// More bytes came than the connection keeps while a resend goes out.
     Overrun,
-    /// The numbers that the account's stream gives are not those the session was told of: it has
-    /// to log on again.
+    /// The numbers that the account's stream gives are not those that the session was told of; the
+    /// counterparty has to log on again.
     Renumbered,
 }

@@ -1,19 +1,20 @@
-//! Messages that came too early: kept, within bounds, until the ones before them are here.
+//! Messages that were received ahead of their turn: kept, within bounds, until the missing ones are
+//! here.
 
 use std::collections::BTreeMap;
 
 use types::Nanos;
 
-/// What was received ahead of its turn.
+/// What was received under a number ahead of its turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Waiting {
-    /// The message, as received.
+    /// A message that is handled when its turn comes, as received.
     Message(Vec<u8>),
-    /// A message that has been dealt with already and only uses its number.
+    /// A message that has been handled already and only uses up its number.
     Done,
 }
 
-/// Messages ahead of the one expected.
+/// The messages received ahead of the one that is expected.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     waiting: BTreeMap<u32, Waiting>,
@@ -27,8 +28,8 @@ impl Queue {
         Queue { waiting: BTreeMap::new(), bytes: 0, messages_max, bytes_max }
     }
 
-    /// Keeps a message, unless there is one under this number already or no room: then it will be
-    /// resent like the ones before it.
+    /// Keeps a message, unless one is kept under its number already or there is no room; then it
+    /// will be resent like the ones before it.
     pub(super) fn keep(&mut self, seq: u32, message: Option<&[u8]>) {
         let length = message.map_or(0, <[u8]>::len);
         let room = self.waiting.len() < self.messages_max && self.bytes + length <= self.bytes_max;
@@ -39,7 +40,7 @@ impl Queue {
         }
     }
 
-    /// Takes what waits under `seq`; everything below is forgotten.
+    /// Removes and returns what is kept under `seq`, and drops everything below.
     pub(super) fn take(&mut self, seq: u32) -> Option<Waiting> {
         while let Some(entry) = self.waiting.first_entry().filter(|entry| *entry.key() <= seq) {
             let (key, waiting) = entry.remove_entry();
@@ -67,12 +68,12 @@ impl Queue {
     }
 }
 
-/// A resend that we have asked for.
+/// A gap in the received numbers, for which a resend has been asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Gap {
-    /// Last number missing when we asked.
+    /// Last number that was missing when we asked.
     pub(super) until: u32,
-    /// Time of the resend request.
+    /// When the resend was asked for, on our clock.
     pub(super) asked_at: Nanos,
 }
 

@@ -1,4 +1,4 @@
-//! Logon: the first message of a connection, and the reset in mid-session.
+//! Handles Logon(A): as the first message of a connection, and as a reset of a live session.
 
 use types::Nanos;
 
@@ -13,11 +13,11 @@ use crate::view::Message;
 /// Text(58) of every refusal of credentials.
 const NOT_AUTHORIZED: &str = "Logon refused";
 
-/// A Logon that is not taken.
+/// The refusal of a Logon.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) ending: Ending,
-    /// What is wrong with it, in words; empty: who asks is not known.
+    /// What is wrong with the Logon, in words; empty: the sender has not proved who it is.
     pub(crate) why: String,
 }
 
@@ -103,8 +103,8 @@ impl<S: Store> Session<S> {
         Ok(Entry::Done)
     }
 
-    /// The counterparty knows of a message that was never sent, as far as is known here: its number,
-    /// and the next to be sent. What it was told of before is not in our log, or it is wrong.
+    /// Removes and returns what [`crate::Ahead`] tells: the number of a message that the
+    /// counterparty knows of and that was never sent from here, and the next number to be sent.
     pub(crate) fn take_ahead(&mut self) -> Option<(u32, u32)> {
         self.ahead.take()
     }
@@ -116,8 +116,8 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// MsgSeqNum and HeartBtInt of a Logon that is valid and asks for nothing that is not agreed;
-    /// otherwise why not, in words.
+    /// MsgSeqNum(34) and HeartBtInt(108) of a Logon that is valid and asks for nothing but what is
+    /// agreed; else what is wrong, in words.
     fn acceptable(&mut self, now: Nanos, message: &Message<'_>) -> Result<(u32, u64), String> {
         match self.verify(now, message) {
             Ok(()) => {}
@@ -140,7 +140,8 @@ impl<S: Store> Session<S> {
         Ok(terms)
     }
 
-    /// MsgSeqNum and HeartBtInt of a Logon, if both are acceptable.
+    /// MsgSeqNum(34) and HeartBtInt(108) in seconds of a Logon, if both are acceptable; else what
+    /// is wrong.
     fn terms(&self, message: &Message<'_>) -> Result<(u32, u64), String> {
         let most = self.config.heart_bt_int_max_s;
         let heart_bt_s = message.get(tag::HEART_BT_INT.number).and_then(value::uint);
@@ -189,7 +190,7 @@ impl<S: Store> Session<S> {
         });
     }
 
-    /// A Logon with ResetSeqNumFlag on a live connection: both sides begin at 1 again.
+    /// Handles a Logon with ResetSeqNumFlag(141) on a live connection: both sides begin at 1 again.
     pub(super) fn reset_in_session(
         &mut self,
         now: Nanos,
@@ -218,8 +219,8 @@ impl<S: Store> Session<S> {
     }
 }
 
-/// A Logout for somebody who has no session, or whose numbers begin anew: its number is 1, and nothing
-/// of it is kept. Nothing for a Logon whose header can't be answered.
+/// Appends a Logout for a Logon that no session takes, or whose numbers begin anew: its number is 1
+/// and it is not stored. Appends nothing for a Logon whose header cannot be answered.
 pub(crate) fn refuse(now: Nanos, logon: &Message<'_>, text: &str, out: &mut Vec<u8>) {
     let version = std::str::from_utf8(logon.begin_string()).ok();
     let version = version.filter(|text| text.starts_with("FIX") && text.len() <= VERSION_MAX);
@@ -240,6 +241,6 @@ pub(crate) fn refuse(now: Nanos, logon: &Message<'_>, text: &str, out: &mut Vec<
     writer.finish();
 }
 
-/// Bytes of a BeginString, and of a CompID, that are answered.
+/// Longest BeginString(8) and CompID, bytes, for which a Logout is written.
 const VERSION_MAX: usize = 8;
 const NAME_MAX: usize = 64;

@@ -28,14 +28,14 @@ pub use outbound::Outbound;
 pub use slots::Slot;
 pub use store::{MemoryStore, MsgType, Store, Stored};
 
-/// Without a message for this share of HeartBtInt, in tenths, a TestRequest is sent.
+/// Silence, in tenths of HeartBtInt, after which a TestRequest is sent.
 const TEST_AFTER_TENTHS: u64 = 12;
-/// And without one for this share the counterparty is taken for dead.
+/// Silence, in tenths of HeartBtInt, after which the counterparty counts as dead.
 const DEAD_AFTER_TENTHS: u64 = 24;
-/// TestReqID of the session's TestRequests.
+/// TestReqID(112) of the session's own TestRequests.
 const TEST: &[u8] = b"TEST";
 
-/// Routing fields and what they become in an answer.
+/// Routing fields of a message, each with the field that carries it in an answer.
 const REVERSED: [(Tag, Tag); 6] = [
     (tag::DELIVER_TO_COMP_ID, tag::ON_BEHALF_OF_COMP_ID),
     (tag::DELIVER_TO_SUB_ID, tag::ON_BEHALF_OF_SUB_ID),
@@ -45,7 +45,7 @@ const REVERSED: [(Tag, Tag); 6] = [
     (tag::ON_BEHALF_OF_LOCATION_ID, tag::DELIVER_TO_LOCATION_ID),
 ];
 
-/// Application layer behind a session.
+/// The application layer behind a session, as the session calls it.
 pub trait Application {
     /// Whether the Logon's credentials are right for the session (its index). If that is not
     /// known yet, the Logon waits for [`crate::Acceptor::try_again`], and claims nothing meanwhile.
@@ -71,7 +71,7 @@ pub trait Application {
     );
 }
 
-/// Where an application's answers go.
+/// Sends an application's answers during one call of [`Application::message`].
 #[derive(Debug)]
 pub struct Port<'a, S> {
     outbound: &'a mut Outbound<S>,
@@ -87,39 +87,39 @@ impl<S: Store> Port<'_, S> {
         self.outbound.answer(self.now, msg_type, self.out, build);
     }
 
-    /// Version of the session.
+    /// FIX version of the session.
     pub fn version(&self) -> Version {
         self.outbound.version()
     }
 
-    /// Bytes written in this call so far.
+    /// Number of bytes written during this call so far.
     pub fn written(&self) -> usize {
         self.out.len()
     }
 
-    /// The message's place among all that the session ever received.
+    /// Number of the message among all that the session ever received, from 1.
     pub fn received(&self) -> u32 {
         self.received
     }
 }
 
-/// How far a session is.
+/// Which step of its life a session is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Away,
     On,
-    /// We sent a Logout; the connection ends with the answer, or then.
+    /// A Logout was sent; the connection ends with the answer, or at this time.
     Leaving(Nanos),
 }
 
 /// Result of checking a Logon's credentials.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proof {
-    /// The credentials are right.
+    /// The credentials are those of the session's account.
     Right,
-    /// The credentials are wrong.
+    /// The credentials are not those of the session's account; the Logon is refused.
     Wrong,
-    /// That takes a while to find out.
+    /// The check takes time; [`crate::Acceptor::try_again`] tells when it is over.
     Later,
 }
 
@@ -134,28 +134,28 @@ impl From<bool> for Proof {
 pub(crate) enum Entry {
     /// The session is logged on.
     Done,
-    /// It has to wait; nothing has changed.
+    /// The Logon has to wait until the session is ready; nothing has changed.
     Later,
-    /// It has to wait until its credentials are checked.
+    /// The Logon has to wait until its credentials are checked.
     Unproved,
 }
 
-/// A FIX session of the exchange's side.
+/// One FIX session at the exchange's end; it outlives its connections.
 #[derive(Clone, Debug)]
 pub struct Session<S> {
-    /// Settings.
+    /// What is agreed for the session, and its bounds.
     pub config: SessionConfig,
     index: usize,
     state: State,
-    /// A connection has it whose Logon is not answered.
+    /// Whether a connection whose Logon is not answered yet is about to have the session.
     claimed: bool,
     outbound: Outbound<S>,
     next_in: u32,
-    /// Messages received before numbers last began at 1.
+    /// Number of messages received before the numbers last began at 1.
     received_before: u32,
-    /// The largest number of received messages that somebody else knows of.
+    /// Largest number of received messages that another gateway is known to have counted.
     received_elsewhere: u32,
-    /// The counterparty named a message that was never sent: its number, and the next to be sent.
+    /// See [`crate::Ahead`]: the number that the counterparty named, and the next one to be sent.
     ahead: Option<(u32, u32)>,
     heart_bt_ns: u64,
     pub(crate) last_received: Nanos,
@@ -163,11 +163,11 @@ pub struct Session<S> {
     gap: Option<Gap>,
     queue: Queue,
     checker: Checker,
-    /// For messages out of the queue.
+    /// Field index for messages that come out of the queue.
     replayed: FieldIndex,
 }
 
-/// A message's place in the sequence.
+/// Where a message stands in the sequence of received numbers.
 enum Place {
     Next,
     Early,
@@ -175,7 +175,7 @@ enum Place {
 }
 
 impl<S: Store> Session<S> {
-    /// A session nobody is connected to; `index` is what the application knows it by.
+    /// A session without a connection; `index` is its number at the application.
     pub fn new(index: usize, config: SessionConfig, store: S) -> Session<S> {
         let (own, their) = (&config.own_comp_id, &config.their_comp_id);
         let outbound = Outbound::new(config.rules.version, own, their, store, config.resend_slice);
@@ -199,17 +199,17 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// Whether a connection has it, or is about to.
+    /// Whether a connection has the session or is about to have it.
     pub fn is_live(&self) -> bool {
         self.claimed || self.state != State::Away
     }
 
-    /// A connection whose Logon has to wait has it, or no longer.
+    /// Notes that a connection whose Logon waits is about to have the session, or no longer is.
     pub(crate) fn claim(&mut self, claimed: bool) {
         self.claimed = claimed;
     }
 
-    /// MsgSeqNum expected next, and the one to be sent next.
+    /// MsgSeqNum(34) expected next, and MsgSeqNum(34) to be sent next.
     pub fn numbers(&self) -> (u32, u32) {
         (self.next_in, self.outbound.next())
     }
@@ -228,24 +228,24 @@ impl<S: Store> Session<S> {
         self.received_elsewhere = received;
     }
 
-    /// The account's stream tells of a message received, perhaps at another gateway.
+    /// Notes how many messages were received, perhaps elsewhere, as the account's stream tells.
     pub fn note_received(&mut self, received: u32) {
         self.received_elsewhere = self.received_elsewhere.max(received);
     }
 
-    /// Forgets everything but what is agreed: another gateway may have the session next.
+    /// Forgets all state but the configuration: another gateway may have the session next.
     pub fn forget(&mut self) {
         self.disconnect();
         self.outbound.store.release();
         self.restore(0, 0);
     }
 
-    /// Takes the memory that the session may need while it is live.
+    /// Reserves the memory that the session may need while it is live.
     pub fn prepare(&mut self) {
         self.outbound.prepare();
     }
 
-    /// Bytes of messages that wait for earlier ones.
+    /// Number of bytes of the messages that wait for earlier ones.
     pub fn queued_bytes(&self) -> usize {
         self.queue.bytes()
     }
@@ -296,7 +296,7 @@ impl<S: Store> Session<S> {
         });
     }
 
-    /// Next moment at which [`Session::handle_timeout`] has something to do.
+    /// Next time at which [`Session::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> Nanos {
         if self.outbound.is_resending() {
             return Nanos(0);
@@ -317,7 +317,7 @@ impl<S: Store> Session<S> {
         self.last_received.after(self.heart_bt_ns / 10 * tenths)
     }
 
-    /// Heartbeat, TestRequest, or the end.
+    /// Sends a Heartbeat or TestRequest that is due; `Some`: the connection ends, for this reason.
     pub fn handle_timeout(&mut self, now: Nanos, out: &mut Vec<u8>) -> Option<Ending> {
         if self.outbound.is_resending() {
             self.outbound.pump(now, out);
@@ -455,7 +455,7 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// Where a message stands; answers what must not be.
+    /// Finds where a message stands in the sequence; answers one that has no place there.
     fn place(
         &mut self,
         now: Nanos,
@@ -494,7 +494,7 @@ impl<S: Store> Session<S> {
         Ok(Place::Duplicate)
     }
 
-    /// The next message, whatever way it came.
+    /// Handles the message whose turn it is, new or out of the queue.
     fn process<A: Application>(
         &mut self,
         now: Nanos,
@@ -529,7 +529,7 @@ impl<S: Store> Session<S> {
         self.advance(seq);
     }
 
-    /// `seq` has been dealt with.
+    /// Counts the message `seq` as handled.
     fn advance(&mut self, seq: u32) {
         self.next_in = seq.saturating_add(1);
         if self.gap.is_some_and(|gap| self.next_in > gap.until) {
@@ -565,7 +565,7 @@ impl<S: Store> Session<S> {
         None
     }
 
-    /// Asks for everything from the next number on, unless that has been asked for.
+    /// Asks for all messages from the next number on, unless they have been asked for.
     fn ask_for_gap(&mut self, now: Nanos, seq: u32, out: &mut Vec<u8>) {
         let retry = self.config.gap_retry_ns;
         if self.gap.is_some_and(|gap| now.since(gap.asked_at) < retry) {
@@ -664,7 +664,7 @@ impl<S: Store> Session<S> {
         });
     }
 
-    /// We have said goodbye: only its answer counts, and resends that are still wanted.
+    /// Handles a message after our Logout: only its answer and resend requests still count.
     fn handle_leaving(
         &mut self,
         now: Nanos,

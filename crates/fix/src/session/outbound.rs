@@ -15,7 +15,7 @@ use crate::encode::{self, Pen, Piece, Writer};
 use crate::tag;
 use crate::version::Version;
 
-/// Sending half of a session.
+/// The sending half of a session: numbers, headers, store and resends.
 #[derive(Clone, Debug)]
 pub struct Outbound<S> {
     pub(super) version: Version,
@@ -34,13 +34,13 @@ pub struct Outbound<S> {
     pub(super) answers: Bodies,
 }
 
-/// Fields that are the same in all headers of a session.
+/// Header fields that are the same in all messages of a session.
 #[derive(Clone, Debug)]
 struct Names {
     beginning: Piece,
-    /// `49=...<SOH>52=`.
+    /// `49=...<SOH>52=`: our CompID and the tag of SendingTime.
     sender: Piece,
-    /// `56=...<SOH>`.
+    /// `56=...<SOH>`: the counterparty's CompID.
     target: Piece,
 }
 
@@ -71,21 +71,22 @@ impl Names {
     }
 }
 
-/// A resend in progress.
+/// A resend that is going on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     next: u32,
-    /// Numbers below are possible duplicates, from here on they leave for the first time.
+    /// Messages from this number on leave for the first time; those below are possible duplicates.
     fresh_from: u32,
-    /// Numbers from here on were not asked for.
+    /// First number after those that were asked for.
     end: u32,
 }
 
-/// PossDup of a message: the time it was sent first.
+/// For a possible duplicate, the time at which it was first sent, OrigSendingTime(122).
 type Duplicate = Option<Nanos>;
 
 impl<S: Store> Outbound<S> {
-    /// A sender between two CompIDs.
+    /// The sending half of a session between two CompIDs; `slice`: bytes of a resend written at a
+    /// time.
     pub fn new(version: Version, own: &str, their: &str, store: S, slice: usize) -> Outbound<S> {
         Outbound {
             version,
@@ -106,18 +107,18 @@ impl<S: Store> Outbound<S> {
         }
     }
 
-    /// Takes the memory that a live session may need.
+    /// Reserves the memory that a live session may need.
     pub(super) fn prepare(&mut self) {
         self.store.prepare();
         self.answers.prepare();
     }
 
-    /// Version of the session.
+    /// FIX version of the session.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// MsgSeqNum of the next message.
+    /// MsgSeqNum(34) of the next message.
     pub fn next(&self) -> u32 {
         let resets = self.slots.as_ref().is_some_and(|slots| slots.reset_next);
         if resets { 1 } else { self.store.next() }
@@ -154,7 +155,7 @@ impl<S: Store> Outbound<S> {
         }
     }
 
-    /// The next number is that of something which the version has no message for: a gap fill covers
+    /// Uses up the next number for something that the version has no message for; a gap fill covers
     /// it.
     pub fn pass(&mut self, now: Nanos, out: &mut Vec<u8>) {
         let seq = self.store.next();
@@ -164,7 +165,7 @@ impl<S: Store> Outbound<S> {
         }
     }
 
-    /// Sends a session-level message.
+    /// Sends a message of the session layer, which is not stored.
     pub(super) fn send_admin(
         &mut self,
         now: Nanos,
@@ -179,8 +180,8 @@ impl<S: Store> Outbound<S> {
         self.store.push_admin();
     }
 
-    /// Sends an application message that is no record of an account's stream: where that gives the
-    /// numbers, it waits for one.
+    /// Sends an application message that is not a record of an account's stream. Where the stream
+    /// gives the numbers, the message waits for one.
     pub fn answer(
         &mut self,
         now: Nanos,
@@ -195,7 +196,7 @@ impl<S: Store> Outbound<S> {
         }
     }
 
-    /// Writes a complete message.
+    /// Writes a complete message, header to CheckSum(10).
     pub(super) fn whole(
         &mut self,
         now: Nanos,
@@ -244,7 +245,8 @@ impl<S: Store> Outbound<S> {
         }
     }
 
-    /// One message, or the gap up to the next one; false: the store has to wait.
+    /// Writes one message of a resend, or the gap fill up to the next one; false: the store has to
+    /// wait.
     fn step(
         &mut self,
         job: &mut Job,
@@ -295,7 +297,7 @@ impl<S: Store> Outbound<S> {
         });
     }
 
-    /// The message whose body is in the scratch buffer.
+    /// Writes the message whose body is in the scratch buffer once more.
     fn repeat(
         &mut self,
         now: Nanos,
@@ -309,13 +311,13 @@ impl<S: Store> Outbound<S> {
         self.scratch = body;
     }
 
-    /// Somebody listens: messages are written from now on, not only stored. Where a stream gives
-    /// the numbers, that begins with the answer to the Logon.
+    /// Begins a connection: messages are written from now on, not only stored. Where a stream gives
+    /// the numbers, they are written from the answer to the Logon on.
     pub fn connect(&mut self) {
         self.connected = self.slots.is_none();
     }
 
-    /// No more of the resend under way.
+    /// Ends the resend that is going on, if one is.
     pub(super) fn give_up_resend(&mut self) {
         self.job = None;
         if let Some(slots) = &mut self.slots {
@@ -330,7 +332,7 @@ impl<S: Store> Outbound<S> {
         self.end_slots();
     }
 
-    /// Numbers begin at 1 again; where a stream gives them, with the slot of the next message.
+    /// Begins the numbers at 1 again; where a stream gives them, with the slot of the next message.
     pub(super) fn reset(&mut self) {
         match &mut self.slots {
             Some(slots) => slots.reset_next = true,

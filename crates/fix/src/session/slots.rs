@@ -18,18 +18,18 @@ use super::outbound::Outbound;
 use super::store::{MsgType, Store};
 use crate::encode::Writer;
 
-/// A message without a number.
+/// A message that waits for its number.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     msg_type: MsgType,
     body: Vec<u8>,
-    /// An application message, kept for resends.
+    /// Whether it is an application message, which is kept for resends.
     keep: bool,
-    /// Numbers begin at 1 with it.
+    /// Whether numbers begin at 1 with this message.
     reset: bool,
-    /// Time since which it waits.
+    /// Time at which the message was written and began to wait.
     at: Nanos,
-    /// The ticket under which a slot has been asked for.
+    /// Ticket under which a slot was asked for; `None`: not asked yet.
     asked: Option<u64>,
 }
 
@@ -37,22 +37,22 @@ pub(super) struct Waiting {
 pub(super) const ANSWERS_MAX: usize = 1_024;
 pub(super) const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// Messages that wait for numbers, and those whose numbers wait for the end of a resend.
+/// Messages that wait for numbers, and messages whose numbers wait for the end of a resend.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
     waiting: VecDeque<Waiting>,
     pub(super) granted: VecDeque<(u32, Waiting)>,
-    /// The next message is the one that numbers begin again with.
+    /// Whether numbers begin again with the next message.
     pub(super) reset_next: bool,
     /// First number that the Logon wants resent once it is answered.
     pub(super) resend_from: Option<u32>,
-    /// Room for bodies, used again.
+    /// Empty buffers for bodies, to be used again.
     spare: Vec<Vec<u8>>,
 }
 
-/// Bytes of a body, mostly.
+/// Bytes reserved for a body; most need fewer.
 const BODY: usize = 256;
-/// Bodies whose room is kept.
+/// Most empty buffers that are kept.
 const SPARE_MAX: usize = 64;
 
 impl Slots {
@@ -67,12 +67,12 @@ impl Slots {
     }
 }
 
-/// Result of using a slot.
+/// What became of a slot of the account's stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Slot {
-    /// The first message waiting has its number.
+    /// The slot's number went to the first message that waits.
     Used,
-    /// The number is one of nobody's here.
+    /// The slot's number belongs to no message that waits here.
     Passed,
     /// Numbers should have begun again and have not, or the other way round: the session can't
     /// go on.
@@ -100,7 +100,7 @@ impl<S: Store> Outbound<S> {
         slots.is_some_and(|slots| slots.waiting.iter().any(|waiting| waiting.asked.is_none()))
     }
 
-    /// Messages that no slot was asked for are not sent after all.
+    /// Drops the waiting messages for which no slot was asked; they are not sent.
     pub fn drop_unasked(&mut self) {
         if let Some(slots) = &mut self.slots {
             slots.waiting.retain(|waiting| waiting.asked.is_some());
@@ -113,14 +113,15 @@ impl<S: Store> Outbound<S> {
         first.is_some_and(|first| first.asked == Some(ticket))
     }
 
-    /// No slot will come under this ticket: its message is not sent after all.
+    /// Drops the message whose slot was asked for under this ticket; it is not sent.
     pub fn drop_asked(&mut self, ticket: u64) {
         if let Some(slots) = &mut self.slots {
             slots.waiting.retain(|waiting| waiting.asked != Some(ticket));
         }
     }
 
-    /// The connection is gone: what waits for a slot that was asked for comes again with it.
+    /// Ends a connection: drops what waits. Application messages whose slots were asked for are kept
+    /// in `answers` until the slots come.
     pub(super) fn end_slots(&mut self) {
         let Some(slots) = &mut self.slots else { return };
         for waiting in slots.waiting.iter().filter(|waiting| waiting.keep) {
@@ -131,12 +132,12 @@ impl<S: Store> Outbound<S> {
         slots.clear();
     }
 
-    /// Messages without a number, and those that have one and have not left.
+    /// Number of messages that wait for a number, or have one and have not left.
     pub fn waiting(&self) -> usize {
         self.slots.as_ref().map_or(0, |slots| slots.waiting.len() + slots.granted.len())
     }
 
-    /// Has a message wait for its number.
+    /// Makes a message wait for its number.
     pub(super) fn wait(
         &mut self,
         now: Nanos,
@@ -203,7 +204,8 @@ impl<S: Store> Outbound<S> {
         Slot::Used
     }
 
-    /// A slot of before: its message, if it is kept here; otherwise a gap fill covers it.
+    /// Sends the message of an earlier slot again if it is kept here; otherwise a gap fill covers
+    /// it.
     fn again(&mut self, now: Nanos, ticket: u64, out: &mut Vec<u8>) {
         let mut body = std::mem::take(&mut self.scratch);
         body.clear();
@@ -243,7 +245,7 @@ impl<S: Store> Outbound<S> {
         }
     }
 
-    /// What a Logon wants resent: from this number on. Not before the Logon is answered.
+    /// Begins a resend from this number on, after the Logon has been answered.
     pub(super) fn resend_after_logon(&mut self, now: Nanos, from: u32, out: &mut Vec<u8>) {
         match &mut self.slots {
             Some(slots) => slots.resend_from = Some(from),

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use types::Nanos;
 
-/// MsgType(35) of at most three characters, as all are.
+/// MsgType(35), of one to three characters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MsgType {
     bytes: [u8; 3],
@@ -16,7 +16,7 @@ pub struct MsgType {
 }
 
 impl MsgType {
-    /// `None`: empty or too long.
+    /// The MsgType in `text`; `None` when it is empty or longer than three characters.
     pub const fn of(text: &[u8]) -> Option<MsgType> {
         let bytes = match *text {
             [a] => [a, 0, 0],
@@ -27,42 +27,42 @@ impl MsgType {
         Some(MsgType { bytes, length: text.len() as u8 })
     }
 
-    /// As it stands on the wire.
+    /// The characters, as in a message.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.length)).unwrap_or(&[])
     }
 }
 
-/// What there is under a MsgSeqNum.
+/// What a store has under a MsgSeqNum(34).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stored {
-    /// Nothing to be sent again.
+    /// No message to be sent again: a session message, or one that is not kept any more.
     Nothing,
     /// An application message; its body has been appended to the buffer given.
     Application {
-        /// Its type.
+        /// MsgType(35) of the message.
         msg_type: MsgType,
-        /// When it was sent first.
+        /// Time at which the message was first sent.
         at: Nanos,
     },
-    /// To be asked for again later.
+    /// The store does not know yet; ask again later.
     Pending,
 }
 
-/// Keeps what a session sends. Numbers are dense from 1.
+/// Keeps what a session sends, by MsgSeqNum(34): dense, from 1.
 pub trait Store {
-    /// MsgSeqNum of the next message.
+    /// MsgSeqNum(34) of the next message.
     fn next(&self) -> u32;
-    /// A session message takes the next number.
+    /// Gives the next number to a session message, of which nothing is kept.
     fn push_admin(&mut self);
     /// An application message takes the next number. `body`: its fields between SendingTime and
     /// CheckSum.
     fn push_application(&mut self, at: Nanos, msg_type: MsgType, body: &[u8]);
-    /// Looks `seq` up; appends the body, if there is one.
+    /// Looks the message `seq` up, and appends its body if there is one.
     fn read(&mut self, seq: u32, body: &mut Vec<u8>) -> Stored;
-    /// Begins again at 1, with nothing kept.
+    /// Begins the numbers at 1 again and drops everything.
     fn reset(&mut self);
-    /// Goes on at `next`; what is left out is gap-filled.
+    /// Goes on with the number `next`; the numbers in between are gap-filled.
     fn skip_to(&mut self, next: u32);
     /// The session is about to be used: takes the memory it may need, so that it needs none later.
     fn prepare(&mut self) {}
@@ -77,11 +77,11 @@ pub trait Store {
 pub(super) struct Bodies {
     kept: VecDeque<Kept>,
     bytes: VecDeque<u8>,
-    /// Bytes that have left at the front.
+    /// Number of bytes that have been dropped from the front.
     gone: u64,
     messages_max: usize,
     bytes_max: usize,
-    /// Bodies that were let go, or never kept.
+    /// Number of bodies that were dropped, or not kept at all.
     dropped: u64,
 }
 
@@ -90,7 +90,7 @@ struct Kept {
     key: u64,
     msg_type: MsgType,
     at: Nanos,
-    /// Where its body begins, counted from the first byte ever kept.
+    /// Offset of the body, counted from the first byte ever kept.
     start: u64,
     length: usize,
 }
@@ -101,7 +101,8 @@ impl Bodies {
         Bodies { kept, bytes, gone: 0, messages_max, bytes_max, dropped: 0 }
     }
 
-    /// Keeps one whose key is larger than those before it, at the cost of the oldest.
+    /// Keeps a body whose key is larger than all before it; the oldest ones are dropped to make
+    /// room.
     pub(super) fn push(&mut self, key: u64, at: Nanos, msg_type: MsgType, body: &[u8]) {
         if body.len() > self.bytes_max || self.messages_max == 0 {
             self.dropped += 1;
@@ -119,7 +120,8 @@ impl Bodies {
         self.bytes.extend(body);
     }
 
-    /// Type and time of the one with this key; its body is appended to `body`.
+    /// Type and time of the message with this key, whose body is appended to `body`; `None`: not
+    /// kept.
     pub(super) fn read(&self, key: u64, body: &mut Vec<u8>) -> Option<(MsgType, Nanos)> {
         let at = self.kept.binary_search_by_key(&key, |kept| kept.key).ok()?;
         let kept = self.kept.get(at)?;
@@ -133,7 +135,7 @@ impl Bodies {
         self.bytes.clear();
     }
 
-    /// Both bounds at once: systems give memory out when it is written to.
+    /// Reserves the memory of both bounds at once; systems give it out only when it is written to.
     pub(super) fn prepare(&mut self) {
         self.kept.reserve(self.messages_max.saturating_sub(self.kept.len()));
         self.bytes.reserve(self.bytes_max.saturating_sub(self.bytes.len()));
@@ -148,17 +150,17 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// A store of at most so many messages and bytes.
+    /// A store that keeps at most `messages_max` messages and `bytes_max` bytes.
     pub fn new(messages_max: usize, bytes_max: usize) -> MemoryStore {
         MemoryStore { next: 1, bodies: Bodies::new(messages_max, bytes_max) }
     }
 
-    /// Bytes kept.
+    /// Number of bytes kept, at most `bytes_max`.
     pub fn held(&self) -> usize {
         self.bodies.bytes.len()
     }
 
-    /// Messages that a resend can no longer bring.
+    /// Number of messages whose bodies were dropped or never kept, so that a resend cannot bring them.
     pub fn dropped(&self) -> u64 {
         self.bodies.dropped
     }
