@@ -8,13 +8,13 @@ use crate::value::Type;
 
 const STOP: u8 = 0x80;
 
-/// Bytes being decoded.
+/// Reads stop-bit entities from a slice of bytes.
 #[derive(Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
     strict: bool,
-    /// Reportable errors gone past, one bit per code number.
+    /// Reportable errors that were passed over, one bit per code number.
     noted: u64,
 }
 
@@ -24,7 +24,7 @@ impl<'a> Reader<'a> {
         Reader { bytes, at: 0, strict, noted: 0 }
     }
 
-    /// Bytes read so far.
+    /// Number of bytes read so far.
     pub fn position(&self) -> usize {
         self.at
     }
@@ -34,13 +34,13 @@ impl<'a> Reader<'a> {
         self.at >= self.bytes.len()
     }
 
-    /// The reportable errors gone past since the last call.
+    /// Removes and returns the reportable errors that were passed over since the last call.
     pub fn take_noted(&mut self) -> impl Iterator<Item = Code> + use<> {
         let noted = std::mem::take(&mut self.noted);
         Code::ALL.iter().copied().filter(move |&code| noted >> code as u8 & 1 == 1)
     }
 
-    /// Refuses or notes a reportable error.
+    /// Returns a reportable error as an error when strict; otherwise notes it.
     pub fn report(&mut self, code: Code) -> Result<(), Code> {
         if self.strict {
             return Err(code);
@@ -224,12 +224,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The bits of a presence map, in order; after the last there are only zeros.
+/// The bits of a presence map, in order; behind the last one there are only zeros.
 #[derive(Clone, Debug)]
 pub struct PresenceMap<'a> {
-    /// Bytes not in `word` yet.
+    /// Bytes that are not in `word` yet.
     rest: &'a [u8],
-    /// Next bits, the first one highest.
+    /// The next bits, the first one in the highest place.
     word: u64,
     left: u32,
 }
@@ -244,7 +244,7 @@ impl PresenceMap<'_> {
         self.rest = later;
     }
 
-    /// The next bit.
+    /// Takes the next bit; false behind the last one.
     #[inline(always)]
     pub fn take(&mut self) -> bool {
         let bit = self.word >> 63 == 1;
@@ -268,13 +268,13 @@ impl PresenceMap<'_> {
         zeros
     }
 
-    /// Whether any bit is left that is set: no instruction asked for it (R8).
+    /// Whether a set bit is left that no instruction has taken (R8).
     pub fn has_more(&self) -> bool {
         self.word != 0 || self.rest.iter().any(|byte| byte & !STOP != 0)
     }
 }
 
-/// Appends an unsigned integer.
+/// Appends an unsigned integer as a stop-bit entity, in the fewest bytes.
 pub fn put_unsigned(out: &mut Vec<u8>, value: u128) {
     let groups = (128 - value.leading_zeros()).div_ceil(7).max(1);
     for group in (0..groups).rev() {
@@ -283,7 +283,7 @@ pub fn put_unsigned(out: &mut Vec<u8>, value: u128) {
     }
 }
 
-/// Appends a signed integer.
+/// Appends a signed integer as a stop-bit entity, in the fewest bytes.
 pub fn put_signed(out: &mut Vec<u8>, value: i128) {
     let significant = 128 - if value < 0 { value.leading_ones() } else { value.leading_zeros() };
     // One more for the sign.

@@ -17,7 +17,7 @@ pub use crate::sink::Sink;
 pub use crate::template::Operator;
 pub use crate::value::{Decimal, Type};
 
-/// The steps of templates.
+/// The steps that decode the fields of templates.
 pub trait Program: Sized {
     /// Runs the steps of a block.
     ///
@@ -32,11 +32,11 @@ pub trait Program: Sized {
 
 /// A program that [`generate`] has written.
 pub trait Built: Program {
-    /// The templates it was made of.
+    /// The template XML that the program was generated from.
     const XML: &'static str;
 }
 
-/// The steps of templates that are compiled at run time.
+/// The steps of templates that are compiled at run time, not generated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AtRunTime;
 
@@ -85,7 +85,7 @@ impl Program for AtRunTime {
     }
 }
 
-/// What a reference to a template that does not exist comes to.
+/// The error for a reference to a template that does not exist (D8).
 pub fn missing() -> FastError {
     Code::D8.into()
 }
@@ -131,7 +131,7 @@ pub fn generate(name: &str, xml: &str) -> Result<String, TemplateError> {
 
 const RUN: &str = "::fast::built::Run<'_, '_, '_, '_, S>";
 
-/// One step as a statement.
+/// Rust source of one step, as a statement.
 fn step(name: &str, op: &Op) -> String {
     match op {
         Op::Scalar(op) => {

@@ -4,7 +4,7 @@
 use crate::error::Code;
 use crate::value::{Decimal, Owned, Type, Value};
 
-/// What XML and the specification call whitespace.
+/// Whether a byte is whitespace by the definition of XML.
 fn is_space(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
@@ -61,7 +61,7 @@ fn trimmed(text: &str) -> &str {
     text.trim_matches([' ', '\t', '\r', '\n'])
 }
 
-/// §8.1.1; more than 38 digits do not fit any type.
+/// §8.1.1: a string as an integer; a number of more than 38 digits fits no type.
 fn integer(text: &str, signed: bool) -> Result<i128, Code> {
     let text = trimmed(text);
     let (negative, digits) = match text.strip_prefix('-') {
@@ -75,7 +75,7 @@ fn integer(text: &str, signed: bool) -> Result<i128, Code> {
     Ok(if negative { -number } else { number })
 }
 
-/// §8.1.2.
+/// §8.1.2: a string as a decimal.
 fn decimal(text: &str) -> Result<Decimal, Code> {
     let text = trimmed(text);
     let (negative, digits) = match text.strip_prefix('-') {
@@ -110,7 +110,7 @@ fn decimal(text: &str) -> Result<Decimal, Code> {
     if decimal.is_valid() { Ok(decimal) } else { Err(Code::R1) }
 }
 
-/// §8.2.
+/// §8.2: an integer as another type.
 fn from_integer(value: i128, to: Type) -> Result<Owned, Code> {
     match to {
         Type::Decimal => {
@@ -128,7 +128,7 @@ fn from_integer(value: i128, to: Type) -> Result<Owned, Code> {
     }
 }
 
-/// §8.3.
+/// §8.3: a decimal as another type.
 fn from_decimal(value: Decimal, to: Type) -> Result<Owned, Code> {
     match to {
         Type::Bytes => Err(Code::D10),
@@ -147,7 +147,7 @@ fn whole(value: Decimal) -> Option<i128> {
     i128::from(value.mantissa).checked_mul(10_i128.checked_pow(power)?)
 }
 
-/// §8.3.2, exact for every exponent.
+/// §8.3.2: a decimal as a string, exact for every exponent.
 fn decimal_text(value: Decimal) -> String {
     let value = value.normalized();
     let sign = if value.mantissa < 0 { "-" } else { "" };

@@ -22,7 +22,7 @@ use crate::value::{Decimal, Type, Value};
 pub struct Decoder<P = AtRunTime> {
     templates: Arc<Templates>,
     entries: Vec<Entry>,
-    /// Previous template identifier.
+    /// Template identifier of the previous message, for its copy operator; `None`: undefined.
     template: Option<u32>,
     scratch: Vec<u8>,
     strict: bool,
@@ -32,7 +32,8 @@ pub struct Decoder<P = AtRunTime> {
 }
 
 impl Decoder {
-    /// All previous values undefined; overlong encodings are counted only.
+    /// A decoder with all previous values undefined, which counts overlong encodings without
+    /// refusing them.
     pub fn new(templates: Arc<Templates>) -> Decoder {
         Decoder::with(templates)
     }
@@ -63,30 +64,30 @@ impl<P: Program> Decoder<P> {
         }
     }
 
-    /// What the fields and templates are that a sink is told of.
+    /// The templates and fields whose indexes a sink is given.
     pub fn templates(&self) -> &Arc<Templates> {
         &self.templates
     }
 
-    /// Overlong encodings (R6 to R9) are errors, too.
+    /// Makes overlong encodings (R6 to R9) errors, too.
     pub fn strict(mut self) -> Decoder<P> {
         self.strict = true;
         self
     }
 
-    /// Other limits.
+    /// Sets limits in place of the default ones.
     pub fn with_limits(mut self, limits: Limits) -> Decoder<P> {
         self.limits = limits;
         self
     }
 
-    /// Makes all previous values undefined, the template identifier's too.
+    /// Makes all previous values undefined, also that of the template identifier.
     pub fn reset(&mut self) {
         dictionary::reset(&mut self.entries);
         self.template = None;
     }
 
-    /// Errors so far, those included that were gone past.
+    /// Number of errors so far by code, those that were passed over included.
     pub fn counts(&self) -> &ErrorCounts {
         &self.counts
     }
@@ -152,7 +153,7 @@ impl<P: Program> Decoder<P> {
     }
 }
 
-/// One message being decoded.
+/// The state of decoding one message.
 pub struct Run<'t, 'd, 'b, 's, S> {
     templates: &'t Templates,
     entries: &'d mut Vec<Entry>,
@@ -160,14 +161,14 @@ pub struct Run<'t, 'd, 'b, 's, S> {
     scratch: &'d mut Vec<u8>,
     reader: Reader<'b>,
     sink: &'s mut S,
-    /// What is left of the limits.
+    /// What the message may still use of its limits.
     elements: u32,
     steps: u32,
     depth: u32,
     text: usize,
 }
 
-/// Where a text is after its operator has been applied.
+/// Where the text of a field is after its operator has been applied.
 #[derive(Clone, Copy)]
 enum Place {
     Absent,
@@ -177,7 +178,7 @@ enum Place {
 }
 
 impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
-    /// A message segment, or one that a dynamic reference asks for (§10).
+    /// Decodes a message segment, or one that a dynamic reference asks for (§10).
     fn segment<P: Program>(&mut self) -> Result<(), FastError> {
         let mut map = self.reader.presence_map()?;
         if map.take() {
@@ -198,13 +199,13 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         Ok(())
     }
 
-    /// A primitive field.
+    /// Decodes a primitive field and hands it to the sink.
     #[inline(always)]
     pub fn field(&mut self, op: &Scalar, map: &mut PresenceMap<'_>) -> Result<(), FastError> {
         self.scalar(op, map).map_err(at(op.field))
     }
 
-    /// A primitive field of an integer type.
+    /// Decodes a primitive field of an integer type.
     #[inline(always)]
     pub fn integer_field(
         &mut self,
@@ -214,7 +215,7 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         self.number(op, map).map_err(at(op.field))
     }
 
-    /// An optional constant of an integer type: a presence bit, and nothing else.
+    /// Decodes an optional constant of an integer type: a presence bit and nothing else.
     #[inline(always)]
     pub fn constant_field(&mut self, op: &Scalar, map: &mut PresenceMap<'_>) {
         match op.bits.filter(|_| map.take()) {
@@ -223,13 +224,13 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         }
     }
 
-    /// A primitive field of another type.
+    /// Decodes a primitive field of a type that is no integer.
     #[inline]
     pub fn other_field(&mut self, op: &Scalar, map: &mut PresenceMap<'_>) -> Result<(), FastError> {
         self.scalar(op, map).map_err(at(op.field))
     }
 
-    /// A decimal in two fields.
+    /// Decodes a decimal whose exponent and mantissa have operators of their own.
     #[inline]
     pub fn decimal_parts(
         &mut self,
@@ -240,7 +241,7 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         self.parts(exponent, mantissa, map).map_err(at(exponent.field))
     }
 
-    /// A group; `own` says that it has a presence map.
+    /// Decodes a group; `own`: the group has a presence map of its own.
     #[inline(always)]
     pub fn group<P: Program>(
         &mut self,
@@ -259,7 +260,7 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         Ok(())
     }
 
-    /// What a dynamic reference leads to.
+    /// Decodes the segment that a dynamic reference leads to.
     pub fn dynamic<P: Program>(&mut self) -> Result<(), FastError> {
         self.depth = self.depth.checked_sub(1).ok_or(Code::Limit)?;
         self.segment::<P>()?;
@@ -272,7 +273,8 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         self.templates
     }
 
-    /// A group, or an element, with a presence map of its own where it needs one.
+    /// Decodes the inside of a group or an element, with a presence map of its own where it needs
+    /// one.
     #[inline]
     fn inside<P: Program>(
         &mut self,
@@ -292,7 +294,8 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         Ok(())
     }
 
-    /// A sequence, after its length; `own` says that elements have a presence map.
+    /// Decodes a sequence, whose length comes first; `own`: elements have presence maps of their
+    /// own.
     #[inline]
     pub fn sequence<P: Program>(
         &mut self,
@@ -363,7 +366,7 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         Ok(())
     }
 
-    /// An integer to the sink.
+    /// Hands an integer to the sink.
     #[inline(always)]
     fn tell(&mut self, op: &Scalar, bits: u64) {
         let value = match op.ty {
@@ -415,7 +418,7 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         }
     }
 
-    /// What a copied or incremented integer is when it is not in the stream.
+    /// Value of a copied or incremented integer that is not in the stream; `None`: absent.
     #[inline(always)]
     fn previous(&mut self, op: &Scalar) -> Result<Option<u64>, Code> {
         let entry = &mut self.entries[op.slot];
@@ -431,7 +434,7 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         Ok(op.bits.inspect(|&bits| entry.assign(op.ty, bits)))
     }
 
-    /// The same where it is rare, to the sink.
+    /// As [`Run::previous`] for the rare cases, with the value handed to the sink.
     #[cold]
     fn rare(&mut self, op: &Scalar) -> Result<(), FastError> {
         match self.previous(op).map_err(at(op.field))? {
@@ -441,7 +444,7 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         Ok(())
     }
 
-    /// Fields that are not there.
+    /// Tells the sink that the fields of these steps are absent.
     #[inline(always)]
     pub(crate) fn absent_fields(&mut self, ops: &[Op]) {
         for op in ops {
@@ -451,7 +454,7 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         }
     }
 
-    /// A mandatory uInt32, copied or incremented: what most fields of most streams are.
+    /// Decodes a mandatory uInt32, copied or incremented: the most frequent kind of field.
     #[inline(always)]
     pub(crate) fn plain_u32(
         &mut self,
@@ -476,7 +479,7 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         Ok(())
     }
 
-    /// A decimal as such in the stream.
+    /// Decodes a decimal without operators of its parts.
     fn scaled(&mut self, nullable: bool) -> Result<Option<Decimal>, Code> {
         let Some(exponent) = self.reader.integer(Type::I32, nullable)? else { return Ok(None) };
         let mantissa = self.reader.integer(Type::I64, false)?.unwrap_or(0);
@@ -533,7 +536,7 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         }
     }
 
-    /// A decimal in two fields; the mantissa is there when the exponent is.
+    /// Decodes the two parts of a decimal; there is a mantissa only when there is an exponent.
     #[inline]
     fn parts(
         &mut self,
@@ -554,7 +557,7 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         Ok(())
     }
 
-    /// Reads a text into the scratch; false is NULL.
+    /// Reads a string or byte vector into the scratch buffer; false for NULL.
     #[inline(always)]
     fn read_text(&mut self, ty: Type, nullable: bool) -> Result<bool, Code> {
         if ty == Type::Ascii {
@@ -611,7 +614,7 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         Ok(if present { Place::Scratch } else { Place::Absent })
     }
 
-    /// §6.3.8: what is in the stream takes the place of as many bytes at the end.
+    /// §6.3.8: the bytes in the stream replace as many at the end of the base value.
     fn tail(&mut self, op: &Scalar) -> Result<Place, Code> {
         if !self.read_text(op.ty, op.optional)? {
             self.entries[op.slot].state = State::Empty;
@@ -627,7 +630,7 @@ impl<'t, S: Sink> Run<'t, '_, '_, '_, S> {
         Ok(Place::Previous)
     }
 
-    /// §6.3.7.3 to §6.3.7.5.
+    /// §6.3.7.3 to §6.3.7.5: applies a delta to the base value of a string or byte vector.
     fn delta(&mut self, op: &Scalar) -> Result<Place, Code> {
         let Some(length) = self.reader.signed(op.optional)? else { return Ok(Place::Absent) };
         self.read_text(op.ty, false)?;

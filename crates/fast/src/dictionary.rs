@@ -12,12 +12,12 @@ pub(crate) enum State {
     Assigned,
 }
 
-/// A previous value.
+/// A previous value, as the dictionaries keep it.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub state: State,
     ty: Type,
-    /// An integer, or the mantissa of a decimal.
+    /// An integer as 64 bits, or the mantissa of a decimal.
     pub bits: u64,
     pub exponent: i32,
     pub text: Vec<u8>,
@@ -53,7 +53,7 @@ impl Entry {
         Decimal { exponent: self.exponent, mantissa: self.bits as i64 }
     }
 
-    /// After `text` has been set.
+    /// Marks the previous value as a text of type `ty`, after `text` has been set.
     pub fn assign_text(&mut self, ty: Type) {
         self.state = State::Assigned;
         self.ty = ty;
@@ -69,7 +69,7 @@ impl Entry {
     }
 }
 
-/// The initial value of a text field.
+/// Initial value of a field of a text type; `None`: it has none.
 #[inline(always)]
 pub(crate) fn initial_text(op: &Scalar) -> Option<&[u8]> {
     match &op.initial {
@@ -78,7 +78,7 @@ pub(crate) fn initial_text(op: &Scalar) -> Option<&[u8]> {
     }
 }
 
-/// The initial value of a decimal field.
+/// Initial value of a decimal field; `None`: it has none.
 #[inline(always)]
 pub(crate) fn initial_decimal(op: &Scalar) -> Option<Decimal> {
     match op.initial {
@@ -87,7 +87,7 @@ pub(crate) fn initial_decimal(op: &Scalar) -> Option<Decimal> {
     }
 }
 
-/// One more, from the largest value of the type to the smallest (§6.3.6).
+/// The next integer; from the largest value of the type to the smallest (§6.3.6).
 #[inline(always)]
 pub(crate) fn increment(ty: Type, bits: u64) -> u64 {
     match ty {
@@ -97,7 +97,7 @@ pub(crate) fn increment(ty: Type, bits: u64) -> u64 {
     }
 }
 
-/// Integer of 64 bits as a number.
+/// The integer that 64 bits stand for in type `ty`.
 #[inline(always)]
 pub(crate) fn number(ty: Type, bits: u64) -> i128 {
     match ty {
@@ -106,12 +106,12 @@ pub(crate) fn number(ty: Type, bits: u64) -> i128 {
     }
 }
 
-/// All previous values of all dictionaries, undefined.
+/// The previous values of all dictionaries, `slots` of them, undefined.
 pub(crate) fn undefined(slots: usize) -> Vec<Entry> {
     vec![Entry::new(); slots]
 }
 
-/// Forgets all previous values but keeps the memory.
+/// Makes all previous values undefined, but keeps their memory.
 pub(crate) fn reset(entries: &mut [Entry]) {
     for entry in entries {
         entry.state = State::Undefined;

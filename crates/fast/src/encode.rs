@@ -25,7 +25,7 @@ pub struct Encoder {
     template: Option<u32>,
 }
 
-/// A segment being made.
+/// A message segment that is being encoded: presence bits and body.
 #[derive(Default)]
 struct Segment {
     map: Vec<bool>,
@@ -40,13 +40,13 @@ impl Segment {
 }
 
 impl Encoder {
-    /// All previous values undefined.
+    /// An encoder with all previous values undefined.
     pub fn new(templates: Arc<Templates>) -> Encoder {
         let entries = dictionary::undefined(templates.slots);
         Encoder { templates, entries, template: None }
     }
 
-    /// Makes all previous values undefined, the template identifier's too.
+    /// Makes all previous values undefined, also that of the template identifier.
     pub fn reset(&mut self) {
         dictionary::reset(&mut self.entries);
         self.template = None;
@@ -401,7 +401,7 @@ impl Encoder {
 }
 
 impl Segment {
-    /// Takes a presence bit and gives it back.
+    /// Appends a presence bit, and returns it.
     fn sent(&mut self, bit: bool) -> bool {
         self.map.push(bit);
         bit
@@ -412,7 +412,7 @@ fn at(field: u32) -> impl Fn(Code) -> FastError {
     move |code| FastError { code, field: Some(field) }
 }
 
-/// The value of a primitive field as its type.
+/// Value of a primitive field, converted to the field's type; `None`: absent.
 fn primitive(item: Option<&Item>, ty: Type) -> Result<Option<Owned>, Code> {
     match item {
         None => Ok(None),
@@ -454,7 +454,8 @@ fn put_text(out: &mut Vec<u8>, ty: Type, nullable: bool, value: Option<&[u8]>) -
     Ok(())
 }
 
-/// The shortest tail that makes `value` of `base`; none makes it shorter than `base` is.
+/// The shortest tail that turns `base` into `value`; `None`: a tail cannot make a value shorter
+/// than `base`.
 fn tail<'v>(base: &[u8], value: &'v [u8]) -> Option<&'v [u8]> {
     match value.len().cmp(&base.len()) {
         std::cmp::Ordering::Less => None,

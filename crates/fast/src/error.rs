@@ -33,65 +33,70 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Template XML.
+    /// Static error S1 (FAST 1.1): the template XML is not well-formed or not valid.
     S1 "the template XML is not well-formed or not valid",
-    /// Operator and type.
+    /// Static error S2 (FAST 1.1): the operator is not applicable to the type of the field.
     S2 "the operator is not applicable to the type of the field",
-    /// Initial value.
+    /// Static error S3 (FAST 1.1): the initial value cannot be converted to the type of the field.
     S3 "the initial value cannot be converted to the type of the field",
-    /// Constant.
+    /// Static error S4 (FAST 1.1): a constant operator has no initial value.
     S4 "a constant operator has no initial value",
-    /// Default.
+    /// Static error S5 (FAST 1.1): a default operator on a mandatory field has no initial value.
     S5 "a default operator on a mandatory field has no initial value",
-    /// Conversion.
+    /// Dynamic error D1 (FAST 1.1): the types of field and application value cannot be converted to
+    /// each other.
     D1 "the types of field and application value cannot be converted to each other",
-    /// Integer range.
+    /// Dynamic error D2 (FAST 1.1): an integer is outside the bounds of its type.
     D2 "an integer is outside the bounds of its type",
-    /// Decimal operators.
+    /// Dynamic error D3 (FAST 1.1): the decimal cannot be encoded with the operators of exponent
+    /// and mantissa.
     D3 "the decimal cannot be encoded with the operators of exponent and mantissa",
-    /// Type of the previous value.
+    /// Dynamic error D4 (FAST 1.1): the previous value has another type than the field.
     D4 "the previous value has another type than the field",
-    /// No value.
+    /// Dynamic error D5 (FAST 1.1): a mandatory field is absent, its previous value undefined, and
+    /// there is no initial value.
     D5 "a mandatory field is absent, its previous value undefined, and there is no initial value",
-    /// Empty previous value.
+    /// Dynamic error D6 (FAST 1.1): a mandatory field needs its previous value, which is empty.
     D6 "a mandatory field needs its previous value, which is empty",
-    /// Subtraction length.
+    /// Dynamic error D7 (FAST 1.1): the subtraction length exceeds the base value or an int32.
     D7 "the subtraction length exceeds the base value or an int32",
-    /// Static reference.
+    /// Dynamic error D8 (FAST 1.1): the referred template is unknown.
     D8 "the referred template is unknown",
-    /// Template identifier.
+    /// Dynamic error D9 (FAST 1.1): no template has the identifier.
     D9 "no template has the identifier",
-    /// Byte vectors.
+    /// Dynamic error D10 (FAST 1.1): a byte vector converts to and from strings only.
     D10 "a byte vector converts to and from strings only",
-    /// Syntax of a string.
+    /// Dynamic error D11 (FAST 1.1): the string does not follow the syntax of the type converted
+    /// to.
     D11 "the string does not follow the syntax of the type converted to",
-    /// Block.
+    /// Dynamic error D12 (FAST 1.1): a block has size zero.
     D12 "a block has size zero",
-    /// Decimal range.
+    /// Reportable error R1 (FAST 1.1): the decimal's exponent is outside -63 to 63 or its mantissa
+    /// outside an int64.
     R1 "the decimal's exponent is outside -63 to 63 or its mantissa outside an int64",
-    /// UTF-8.
+    /// Reportable error R2 (FAST 1.1): the string is not valid UTF-8.
     R2 "the string is not valid UTF-8",
-    /// ASCII.
+    /// Reportable error R3 (FAST 1.1): the string has characters that are not ASCII.
     R3 "the string has characters that are not ASCII",
-    /// Integer conversion.
+    /// Reportable error R4 (FAST 1.1): the integer cannot be represented in its type.
     R4 "the integer cannot be represented in its type",
-    /// Decimal to integer.
+    /// Reportable error R5 (FAST 1.1): the decimal is no integer of the type.
     R5 "the decimal is no integer of the type",
-    /// Overlong integer.
+    /// Reportable error R6 (FAST 1.1): an integer is overlong.
     R6 "an integer is overlong",
-    /// Overlong presence map.
+    /// Reportable error R7 (FAST 1.1): a presence map is overlong.
     R7 "a presence map is overlong",
-    /// Presence map bits.
+    /// Reportable error R8 (FAST 1.1): a presence map has more bits than required.
     R8 "a presence map has more bits than required",
-    /// Overlong string.
+    /// Reportable error R9 (FAST 1.1): a string is overlong.
     R9 "a string is overlong",
-    /// Bytes end.
+    /// No error of the specification: the bytes end inside a field.
     Truncated "the bytes end inside a field",
-    /// Bound.
+    /// No error of the specification: a bound of this decoder is exceeded.
     Limit "a bound of this decoder is exceeded",
-    /// Value without representation.
+    /// No error of the specification: the operator cannot carry the value.
     Unencodable "the operator cannot carry the value",
-    /// Packet.
+    /// No error of the specification: the packet's framing is broken.
     Framing "the packet's framing is broken",
 }
 

@@ -7,11 +7,12 @@
 
 /// Types a field may have, all big-endian.
 pub trait FieldType: Sized {
-    /// Bytes of it.
+    /// Number of bytes that the field takes.
     const LEN: usize;
-    /// Reads it from the front of `bytes`; missing bytes are zero.
+    /// Reads the field from the front of `bytes`; missing bytes count as zero.
     fn read(bytes: &[u8]) -> Self;
-    /// As a number, for sums: text as its bytes, first one highest, at most the first eight.
+    /// The field as a number, for sums: text as its first eight bytes at most, the first one
+    /// highest.
     fn number(self) -> u64;
 }
 
@@ -33,7 +34,7 @@ macro_rules! integers {
 
 integers! { u8 u16 u32 u64 }
 
-/// An integer of six bytes.
+/// An unsigned integer of six bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct U48(pub u64);
 
@@ -71,9 +72,9 @@ pub const fn fits<T: FieldType>(offset: usize, len: usize) -> bool {
     offset + T::LEN <= len
 }
 
-/// All fields of a view.
+/// Iteration over all fields of a view.
 pub trait Fields {
-    /// Bytes of the message.
+    /// Number of bytes of the message.
     const LEN: usize;
     /// Names of the fields, in the order of the description.
     const NAMES: &'static [&'static str];
@@ -112,7 +113,7 @@ macro_rules! layout {
                 bytes.try_into().ok().map($name)
             }
 
-            /// The whole message.
+            /// All bytes of the message.
             pub fn as_bytes(&self) -> &'a [u8] {
                 self.0
             }

@@ -15,50 +15,50 @@ use crate::template::{
 use crate::value::{Decimal, Owned, Type};
 use crate::xml;
 
-/// Steps of all templates together, static references written out.
+/// Most steps of all templates together, with static references written out.
 const STEPS_MAX: usize = 1 << 16;
-/// Static references inside each other, and groups and sequences inside each other once they are
+/// Deepest nesting of static references, and of groups and sequences once static references are
 /// written out.
 const DEPTH_MAX: usize = 32;
-/// Bytes of initial values, static references written out.
+/// Most bytes of initial values, with static references written out.
 const INITIAL_BYTES_MAX: usize = 4 << 20;
 /// Template identifiers below this are looked up directly.
 const DIRECT_MAX: u32 = 4_096;
 
-/// What a field holds.
+/// What a field of a template contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// One value of a type.
     Primitive(Type),
-    /// Fields.
+    /// Several fields.
     Group,
-    /// Fields, several times.
+    /// Several fields, any number of times.
     Sequence,
 }
 
 /// A field of a template.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FieldInfo {
-    /// Its name.
+    /// Name of the field, with its namespace.
     pub name: Name,
     /// Index of the name in [`Templates::names`]: equal for fields of equal name.
     pub name_index: u32,
-    /// Auxiliary identifier.
+    /// Auxiliary identifier (the XML attribute `id`); `None`: it has none.
     pub id: Option<String>,
-    /// What it holds.
+    /// What the field contains: a value, a group or a sequence.
     pub kind: Kind,
-    /// Whether it may be absent.
+    /// Whether the field may be absent.
     pub optional: bool,
 }
 
-/// A compiled template.
+/// A compiled template, as sinks are told of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TemplateInfo {
-    /// Its name.
+    /// Name of the template, with its namespace.
     pub name: Name,
-    /// Its identifier in the stream; without one it can be referred to only.
+    /// Template identifier in the stream; `None`: the template can only be referred to.
     pub id: Option<u32>,
-    /// Dictionaries are reset before a message of it.
+    /// Whether dictionaries are reset before a message of this template.
     pub reset: bool,
     pub(crate) block: usize,
 }
@@ -66,11 +66,11 @@ pub struct TemplateInfo {
 /// An initial value, in a form that the compiler can have as a constant.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Initial {
-    /// There is none.
+    /// The field has no initial value.
     None,
-    /// An integer; it is in [`Scalar::bits`].
+    /// An integer, whose value is in [`Scalar::bits`].
     Integer,
-    /// A decimal.
+    /// A decimal, normalized.
     Decimal(Decimal),
     /// The bytes of a string or vector.
     Text(Cow<'static, [u8]>),
@@ -93,19 +93,19 @@ impl Initial {
 /// A primitive field, ready to be decoded.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scalar {
-    /// Its index in [`Templates::fields`].
+    /// Index of the field in [`Templates::fields`].
     pub field: u32,
-    /// Its type.
+    /// Type of the field's values.
     pub ty: Type,
-    /// Its operator.
+    /// Operator of the field (§6.3).
     pub operator: Operator,
-    /// Whether it may be absent.
+    /// Whether the field may be absent.
     pub optional: bool,
-    /// Place of the previous value.
+    /// Index of the field's previous value.
     pub slot: usize,
-    /// Its initial value.
+    /// Initial value of the field.
     pub initial: Initial,
-    /// The initial value, of an integer.
+    /// Initial value of an integer field, as 64 bits; `None`: it has none.
     pub bits: Option<u64>,
 }
 
@@ -122,12 +122,13 @@ impl Scalar {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Op {
     Scalar(Scalar),
-    /// A decimal with operators of its parts; `optional` is in the exponent.
+    /// A decimal whose exponent and mantissa have operators; `optional` is a property of the
+    /// exponent.
     Parts {
         exponent: Scalar,
         mantissa: Scalar,
     },
-    /// `map`: it is a segment with a presence map.
+    /// A group; `map`: it is a segment with a presence map of its own.
     Group {
         field: u32,
         optional: bool,
@@ -140,7 +141,7 @@ pub(crate) enum Op {
         map: bool,
         block: usize,
     },
-    /// The static reference leads nowhere.
+    /// A static reference to a template that does not exist.
     Missing,
     Dynamic,
 }
@@ -157,15 +158,16 @@ impl Op {
     }
 }
 
-/// A step in few bytes, for the run through a block: most steps are of few kinds, and what else there is
-/// to know of them is looked at only where it is needed.
+/// A step in few bytes, for the pass through a block. Most steps are of few kinds; the rest of a
+/// step is looked up only where it is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Quick {
-    /// A mandatory uInt32: its field, its slot, and whether it is incremented, or copied.
+    /// A mandatory uInt32: field, index of the previous value, and whether it is incremented (else
+    /// copied).
     PlainU32 { field: u32, slot: u32, increments: bool },
-    /// An optional constant of an integer type, and so many of them one after the other.
+    /// Optional constants of integer types, so many of them in a row.
     OptionalConstants(u32),
-    /// Anything else.
+    /// A step of any other kind, found in the block itself.
     Other,
 }
 
@@ -186,7 +188,7 @@ impl Quick {
     }
 }
 
-/// The steps of a block in few bytes.
+/// The steps of a block in their short form.
 fn quick(ops: &[Op]) -> Vec<Quick> {
     let mut steps: Vec<Quick> = ops.iter().map(Quick::of).collect();
     let mut run = 0;
@@ -205,21 +207,22 @@ fn quick(ops: &[Op]) -> Vec<Quick> {
 /// Compiled templates, shared by decoders and encoders.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Templates {
-    /// The templates, in the order of the document.
+    /// Templates in the order of the document.
     pub templates: Vec<TemplateInfo>,
-    /// All fields of all templates.
+    /// Fields of all templates; sinks are given indexes of this list.
     pub fields: Vec<FieldInfo>,
-    /// All names of fields, each once.
+    /// Names of the fields, each once.
     pub names: Vec<Name>,
     pub(crate) blocks: Vec<Vec<Op>>,
-    /// The steps of each block again, in few bytes.
+    /// The steps of each block in their short form.
     pub(crate) quick: Vec<Vec<Quick>>,
     /// Steps of each block, those of groups in it included: what one pass through it takes at most,
     /// sequences and dynamic references in it counted once.
     pub(crate) costs: Vec<u32>,
-    /// Previous values in all dictionaries together.
+    /// Number of previous values in all dictionaries together.
     pub(crate) slots: usize,
-    /// Template index + 1 by identifier, for small ones.
+    /// Index of a template plus one by its identifier, for identifiers below [`DIRECT_MAX`]; 0:
+    /// none.
     direct: Vec<u32>,
     by_id: BTreeMap<u32, u32>,
 }
@@ -287,7 +290,7 @@ impl Templates {
         })
     }
 
-    /// Index of the template with an identifier.
+    /// Index of the template with this identifier; `None`: there is none.
     #[inline(always)]
     pub fn by_id(&self, id: u64) -> Option<u32> {
         match self.direct.get(usize::try_from(id).ok()?) {
@@ -297,13 +300,13 @@ impl Templates {
         }
     }
 
-    /// Index of the template with a local name, in whatever namespace.
+    /// Index of the template with this local name in any namespace; `None`: there is none.
     pub fn by_name(&self, local: &str) -> Option<u32> {
         let at = self.templates.iter().position(|template| template.name.local == local)?;
         u32::try_from(at).ok()
     }
 
-    /// Index of a field name, in whatever namespace.
+    /// Index of the field name with this local name in any namespace; `None`: there is none.
     pub fn name(&self, local: &str) -> Option<u32> {
         let at = self.names.iter().position(|name| name.local == local)?;
         u32::try_from(at).ok()
@@ -315,18 +318,19 @@ fn about(template: &Template, code: Code, detail: &str) -> TemplateError {
     TemplateError { code, line: template.line, detail }
 }
 
-/// What an instruction is compiled inside of.
+/// Where in the templates an instruction is compiled.
 #[derive(Clone)]
 struct Context<'a> {
     template: &'a Name,
     ty: Option<&'a Name>,
-    /// Static references around it.
+    /// Number of static references around the instruction.
     depth: usize,
-    /// Groups and sequences around it, those of the referring templates included.
+    /// Number of groups and sequences around the instruction, those of referring templates
+    /// included.
     nested: usize,
 }
 
-/// Whose dictionary, and the key in it.
+/// Whose dictionary a previous value is in, and under which key.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Template(Name),
@@ -339,10 +343,10 @@ enum Owner {
 struct Compiler<'a> {
     templates: BTreeMap<&'a Name, &'a Template>,
     fields: Vec<FieldInfo>,
-    /// Fields made already, by the place of their instruction.
+    /// Index of each field that has been made, by the address of its instruction.
     made: BTreeMap<*const Field, u32>,
     names: Vec<Name>,
-    /// Index of each name in `names`.
+    /// Index of each name in [`Templates::names`].
     places: BTreeMap<&'a Name, u32>,
     blocks: Vec<Vec<Op>>,
     costs: Vec<u32>,
@@ -501,7 +505,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// A name that no template can have.
+/// Name of a part of a field (exponent, mantissa, length); no template can use such a name.
 fn derived(name: &Name, part: &str) -> Name {
     Name { ns: name.ns.clone(), local: format!("{}\0{part}", name.local) }
 }

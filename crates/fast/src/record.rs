@@ -1,6 +1,5 @@
-//! Whole messages as values: what an encoder takes and a recorder gives.
-//!
-//! Fields are found by name, so that a message of one template can be encoded with another.
+//! Whole messages as values: the input of an encoder, and the result of a [`Recorder`]. Fields are
+//! found by name, so that a message of one template can be encoded with another.
 
 use std::sync::Arc;
 
@@ -8,25 +7,25 @@ use crate::program::Templates;
 use crate::sink::Sink;
 use crate::value::{Owned, Value};
 
-/// What a field holds.
+/// What a field of a message holds.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Item {
-    /// One value.
+    /// A value of a primitive field.
     Value(Owned),
-    /// Fields.
+    /// The fields of a group.
     Group(Record),
-    /// Fields, several times.
+    /// The elements of a sequence, each with its fields.
     Sequence(Vec<Record>),
 }
 
-/// A message, a group, or an element of a sequence.
+/// The fields of a message, a group, or an element of a sequence.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Record {
-    /// Index of the template, of a message.
+    /// Index of the template in [`Templates::templates`]; used for messages only.
     pub template: u32,
     /// Fields that are present, by index in [`Templates::names`], in the order they were set.
     pub fields: Vec<(u32, Item)>,
-    /// What dynamic references lead to, in the order of the template.
+    /// Segments that dynamic references lead to, in the order of the template.
     pub parts: Vec<Record>,
 }
 
@@ -44,17 +43,17 @@ impl Record {
         self
     }
 
-    /// What is set under a name.
+    /// The field with this index in [`Templates::names`]; `None`: absent.
     pub fn get(&self, name: u32) -> Option<&Item> {
         self.fields.iter().find(|(known, _)| *known == name).map(|(_, item)| item)
     }
 }
 
-/// A sink that keeps messages.
+/// A sink that keeps whole messages.
 #[derive(Debug)]
 pub struct Recorder {
     templates: Arc<Templates>,
-    /// Messages that are complete.
+    /// Complete messages in the order in which they were decoded.
     pub messages: Vec<Record>,
     open: Vec<Open>,
 }
@@ -67,12 +66,12 @@ enum Open {
 }
 
 impl Recorder {
-    /// Nothing recorded.
+    /// A recorder without messages.
     pub fn new(templates: Arc<Templates>) -> Recorder {
         Recorder { templates, messages: Vec::new(), open: Vec::new() }
     }
 
-    /// Forgets a message that has not ended, after an error in it.
+    /// Drops the message that has not ended, after an error in it.
     pub fn abandon(&mut self) {
         self.open.clear();
     }
@@ -81,7 +80,7 @@ impl Recorder {
         self.templates.fields.get(field as usize).map_or(u32::MAX, |field| field.name_index)
     }
 
-    /// The record that fields go to now.
+    /// The record that fields are added to at present.
     fn current(&mut self) -> Option<&mut Record> {
         match self.open.last_mut()? {
             Open::Record(record) | Open::Group(_, record) => Some(record),

@@ -1,63 +1,64 @@
-//! Templates as they are written: names, instructions, operators, dictionaries (FAST 1.1, §6, §7).
+//! Templates as their XML has them: names, instructions, operators, dictionaries (FAST 1.1, §6,
+//! §7).
 
 use crate::value::{Owned, Type};
 
 /// A name with its namespace.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Name {
-    /// URI, empty where none is given.
+    /// URI of the namespace; empty where none is given.
     pub ns: String,
-    /// Local name.
+    /// The name within its namespace.
     pub local: String,
 }
 
 /// What an operator does with the value of its field (§6.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operator {
-    /// Always in the stream.
+    /// No operator: the value is always in the stream.
     None,
-    /// Never in the stream.
+    /// The value is the initial value and never in the stream.
     Constant,
-    /// The initial value unless in the stream.
+    /// The value is the initial value unless one is in the stream.
     Default,
-    /// The previous value unless in the stream.
+    /// The value is the previous value unless one is in the stream.
     Copy,
-    /// One more than the previous value unless in the stream.
+    /// The value is the previous value plus one unless one is in the stream.
     Increment,
-    /// The difference is in the stream.
+    /// The stream has the difference from the previous value.
     Delta,
-    /// The end of the string may be in the stream.
+    /// The stream may have the end of the string; the rest is that of the previous value.
     Tail,
 }
 
 /// Where previous values are kept (§6.3.1).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Dictionary {
-    /// One for each template.
+    /// One dictionary for each template.
     Template,
     /// One for each application type.
     Type,
-    /// One for all.
+    /// One dictionary for all templates.
     Global,
-    /// One with a name.
+    /// A dictionary of its own, shared by all operators that give this name.
     User(String),
 }
 
-/// An operator with its context.
+/// An operator with its dictionary, key and initial value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Operation {
-    /// What it does.
+    /// The operator (§6.3).
     pub operator: Operator,
-    /// Where its previous value is.
+    /// Dictionary that has the previous value.
     pub dictionary: Dictionary,
-    /// Under which key; by default the name of the field.
+    /// Key of the previous value in the dictionary; `None`: the name of the field.
     pub key: Option<Name>,
-    /// Its initial value, of the field's type, normalized.
+    /// Initial value, of the field's type, normalized; `None`: there is none.
     pub initial: Option<Owned>,
 }
 
 impl Operation {
-    /// That of a field without an operator.
+    /// The operation of a field without an operator.
     pub fn none() -> Operation {
         Operation {
             operator: Operator::None,
@@ -68,84 +69,84 @@ impl Operation {
     }
 }
 
-/// A primitive field.
+/// A primitive field: one value of one type.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Primitive {
-    /// Its type.
+    /// Type of the field's values.
     pub ty: Type,
-    /// Its operator.
+    /// Operator of the field, with its context.
     pub operation: Operation,
 }
 
-/// What a field holds.
+/// What a field of a template contains.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Content {
-    /// One value.
+    /// One value of a primitive type.
     Primitive(Primitive),
     /// A decimal whose parts have operators of their own.
     Parts {
-        /// Of the exponent, an int32.
+        /// Operation of the exponent, an int32.
         exponent: Operation,
-        /// Of the mantissa, an int64.
+        /// Operation of the mantissa, an int64.
         mantissa: Operation,
     },
-    /// Several fields.
+    /// Several fields, present or absent together.
     Group(Body),
-    /// Several fields, several times.
+    /// Several fields, repeated a number of times.
     Sequence {
         /// Name of the length field, where it has one.
         length_name: Option<Name>,
-        /// Operator of the length field, a uInt32.
+        /// Operation of the length field, a uInt32.
         length: Operation,
-        /// What is repeated.
+        /// The fields of each element.
         body: Body,
     },
 }
 
-/// The inside of a template, a group or a sequence.
+/// The instructions of a template, a group or a sequence.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Body {
-    /// Application type from here on.
+    /// Application type (typeRef) from here on; `None`: none is given.
     pub type_ref: Option<Name>,
-    /// In the order of the stream.
+    /// Instructions in the order of the stream.
     pub instructions: Vec<Instruction>,
 }
 
-/// A field and its name.
+/// A field of a template.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Field {
-    /// Its name.
+    /// Name of the field, with its namespace.
     pub name: Name,
-    /// Auxiliary identifier.
+    /// Auxiliary identifier (the XML attribute `id`); `None`: it has none.
     pub id: Option<String>,
-    /// Whether it may be absent.
+    /// Whether the field may be absent.
     pub optional: bool,
-    /// Type and operator.
+    /// Type and operator, or the fields inside.
     pub content: Content,
 }
 
 /// One step of a template.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Instruction {
-    /// A field.
+    /// A field, group or sequence.
     Field(Box<Field>),
-    /// Goes on with another template.
+    /// A static reference: the instructions of another template.
     Static(Name),
-    /// Goes on with the template that the stream names.
+    /// A dynamic reference: a template that the stream names.
     Dynamic,
 }
 
-/// A template.
+/// A template as its XML defines it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Template {
-    /// Its name.
+    /// Name of the template, with its namespace.
     pub name: Name,
     /// Template identifier: the auxiliary one, where it is a number.
     pub id: Option<u32>,
-    /// Dictionaries are reset when a message of it comes (session control protocol 1.1).
+    /// Whether dictionaries are reset before a message of it (session control protocol 1.1).
     pub reset: bool,
-    /// Line of the XML text where it begins, from 1; 0 where there is no text.
+    /// Line of the XML text at which the template begins, from 1; 0: it was not made from text.
     pub line: u32,
-    /// What it consists of.
+    /// Application type and instructions of the template.
     pub body: Body,
 }

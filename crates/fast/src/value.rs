@@ -1,33 +1,33 @@
 //! Types and values of fields (FAST 1.1, §5 and §6.2).
 
-/// The type of a primitive field.
+/// Type of a primitive field (§5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
-    /// Unsigned, 32 bits.
+    /// Unsigned integer of 32 bits (uInt32).
     U32,
-    /// Signed, 32 bits.
+    /// Signed integer of 32 bits (int32).
     I32,
-    /// Unsigned, 64 bits.
+    /// Unsigned integer of 64 bits (uInt64).
     U64,
-    /// Signed, 64 bits.
+    /// Signed integer of 64 bits (int64).
     I64,
-    /// Mantissa times a power of ten.
+    /// A mantissa times a power of ten (decimal).
     Decimal,
-    /// Seven-bit characters.
+    /// A string of seven-bit characters (string, charset ascii).
     Ascii,
-    /// UTF-8.
+    /// A string of Unicode characters in UTF-8 (string, charset unicode).
     Unicode,
-    /// Bytes.
+    /// A string of bytes (byteVector).
     Bytes,
 }
 
 impl Type {
-    /// Whether it is one of the four integers.
+    /// Whether the type is one of the four integer types.
     pub fn is_integer(self) -> bool {
         matches!(self, Type::U32 | Type::I32 | Type::U64 | Type::I64)
     }
 
-    /// Whether it is a string or a byte vector.
+    /// Whether the type is a string or a byte vector.
     pub fn is_text(self) -> bool {
         matches!(self, Type::Ascii | Type::Unicode | Type::Bytes)
     }
@@ -49,17 +49,17 @@ impl Type {
 pub struct Decimal {
     /// Power of ten, -63 to 63 in a valid number.
     pub exponent: i32,
-    /// The digits.
+    /// Signed count of the power of ten.
     pub mantissa: i64,
 }
 
 impl Decimal {
-    /// Smallest exponent.
+    /// Smallest exponent of a valid number.
     pub const EXPONENT_MIN: i32 = -63;
-    /// Largest exponent.
+    /// Largest exponent of a valid number.
     pub const EXPONENT_MAX: i32 = 63;
 
-    /// Whether the exponent is in its range.
+    /// Whether the exponent is in the range of a valid number.
     pub fn is_valid(self) -> bool {
         (Decimal::EXPONENT_MIN..=Decimal::EXPONENT_MAX).contains(&self.exponent)
     }
@@ -103,26 +103,26 @@ impl Decimal {
 /// A value as it comes out of the decoder: text is borrowed from the decoder or the message.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
-    /// [`Type::U32`].
+    /// A value of [`Type::U32`].
     U32(u32),
-    /// [`Type::I32`].
+    /// A value of [`Type::I32`].
     I32(i32),
-    /// [`Type::U64`].
+    /// A value of [`Type::U64`].
     U64(u64),
-    /// [`Type::I64`].
+    /// A value of [`Type::I64`].
     I64(i64),
-    /// [`Type::Decimal`].
+    /// A value of [`Type::Decimal`].
     Decimal(Decimal),
     /// [`Type::Ascii`]: every byte is below 128.
     Ascii(&'a [u8]),
-    /// [`Type::Unicode`].
+    /// A value of [`Type::Unicode`].
     Unicode(&'a str),
-    /// [`Type::Bytes`].
+    /// A value of [`Type::Bytes`].
     Bytes(&'a [u8]),
 }
 
 impl Value<'_> {
-    /// Its type.
+    /// Type that the value has.
     pub fn ty(&self) -> Type {
         match self {
             Value::U32(_) => Type::U32,
@@ -136,7 +136,7 @@ impl Value<'_> {
         }
     }
 
-    /// The integer, of an integer type.
+    /// The value as a number; `None` for a value of another type than an integer.
     pub fn integer(&self) -> Option<i128> {
         match *self {
             Value::U32(value) => Some(value.into()),
@@ -147,7 +147,7 @@ impl Value<'_> {
         }
     }
 
-    /// The bytes, of a text type.
+    /// The bytes of a string or byte vector; `None` for a value of another type.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
             Value::Ascii(bytes) | Value::Bytes(bytes) => Some(bytes),
@@ -156,7 +156,7 @@ impl Value<'_> {
         }
     }
 
-    /// The same value with text of its own.
+    /// A copy of the value that owns its text.
     pub fn to_owned(&self) -> Owned {
         match *self {
             Value::U32(value) => Owned::U32(value),
@@ -174,26 +174,26 @@ impl Value<'_> {
 /// A value that owns its text: of templates, and of messages to be encoded.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Owned {
-    /// [`Type::U32`].
+    /// A value of [`Type::U32`].
     U32(u32),
-    /// [`Type::I32`].
+    /// A value of [`Type::I32`].
     I32(i32),
-    /// [`Type::U64`].
+    /// A value of [`Type::U64`].
     U64(u64),
-    /// [`Type::I64`].
+    /// A value of [`Type::I64`].
     I64(i64),
-    /// [`Type::Decimal`].
+    /// A value of [`Type::Decimal`].
     Decimal(Decimal),
     /// [`Type::Ascii`]; bytes above 127 make the encoder refuse it.
     Ascii(Vec<u8>),
-    /// [`Type::Unicode`].
+    /// A value of [`Type::Unicode`].
     Unicode(String),
-    /// [`Type::Bytes`].
+    /// A value of [`Type::Bytes`].
     Bytes(Vec<u8>),
 }
 
 impl Owned {
-    /// The value, borrowed.
+    /// The value, with its text borrowed.
     pub fn as_value(&self) -> Value<'_> {
         match self {
             Owned::U32(value) => Value::U32(*value),
@@ -207,7 +207,8 @@ impl Owned {
         }
     }
 
-    /// An integer of `ty`; `None` outside its bounds, or when `ty` is none.
+    /// A value of integer type `ty`; `None` when it is outside the type's bounds, or `ty` is no
+    /// integer type.
     pub fn of_integer(ty: Type, value: i128) -> Option<Owned> {
         Some(match ty {
             Type::U32 => Owned::U32(value.try_into().ok()?),

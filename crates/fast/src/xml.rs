@@ -14,22 +14,22 @@ use crate::template::{
 };
 use crate::value::{Owned, Type};
 
-/// Namespace of template definitions.
+/// Namespace of template definitions (FAST 1.1).
 pub const NAMESPACE: &str = "http://www.fixprotocol.org/ns/fast/td/1.1";
 /// Namespace of the session control protocol, whose `reset` attribute is understood.
 pub const CONTROL: &str = "http://www.fixprotocol.org/ns/fast/scp/1.1";
-/// Groups and sequences inside each other.
+/// Deepest nesting of groups and sequences.
 const DEPTH_MAX: u32 = 32;
-/// Bytes of a document.
+/// Longest document, bytes.
 pub const TEXT_MAX: usize = 4 << 20;
-/// Elements, texts and comments of a document.
+/// Most elements, texts and comments of a document.
 const NODES_MAX: u32 = 1 << 16;
-/// Bytes of a name, a namespace or an identifier, which every element inside inherits.
+/// Longest name, namespace or identifier, bytes; every element inside inherits them.
 const NAME_MAX: usize = 256;
 
 type Parsed<T> = Result<T, TemplateError>;
 
-/// What an element inherits from those around it.
+/// Attributes that an element inherits from those around it.
 #[derive(Clone)]
 struct Scope {
     ns: String,
@@ -126,12 +126,12 @@ fn wrong(node: Node<'_, '_>, code: Code, detail: &str) -> TemplateError {
     TemplateError { code, line, detail: format!("<{name}>: {detail}") }
 }
 
-/// The local name of an element of our namespace.
+/// Local name of an element in the namespace of template definitions; `None`: another namespace.
 fn kind<'a>(node: Node<'a, '_>) -> Option<&'a str> {
     (node.tag_name().namespace() == Some(NAMESPACE)).then(|| node.tag_name().name())
 }
 
-/// The child elements of our namespace.
+/// Child elements in the namespace of template definitions.
 fn children<'a, 'b>(node: Node<'a, 'b>) -> Parsed<Vec<Node<'a, 'b>>> {
     let text = |child: Node<'_, '_>| {
         child.is_text() && child.text().is_some_and(|text| !text.trim().is_empty())
@@ -143,7 +143,7 @@ fn children<'a, 'b>(node: Node<'a, 'b>) -> Parsed<Vec<Node<'a, 'b>>> {
     Ok(node.children().filter(ours).collect())
 }
 
-/// Checks that an element has no attributes but these, in no namespace, and foreign ones.
+/// Checks that an element has no other attributes without a namespace than those known.
 fn attributes(node: Node<'_, '_>, known: &[&str]) -> Parsed<()> {
     for attribute in node.attributes() {
         let strange = match attribute.namespace() {
@@ -170,7 +170,7 @@ fn dictionary(name: &str) -> Dictionary {
     }
 }
 
-/// The scope inside `node`.
+/// The scope of the elements inside `node`.
 fn inner(node: Node<'_, '_>, outer: &Scope) -> Parsed<Scope> {
     let mut scope = outer.clone();
     if let Some(ns) = node.attribute("ns") {
@@ -282,7 +282,7 @@ fn reference(node: Node<'_, '_>, scope: &Scope) -> Parsed<Instruction> {
     Ok(Instruction::Static(Name { ns, local: local(node)? }))
 }
 
-/// Name, identifier and presence of a field; `content` reads the rest.
+/// Reads name, identifier and presence of a field; `content` reads the rest.
 fn field(
     node: Node<'_, '_>,
     scope: &Scope,
@@ -408,7 +408,7 @@ fn operation(node: Node<'_, '_>, scope: &Scope, ty: Type, optional: bool) -> Par
     Ok(Operation { operator, dictionary, key, initial })
 }
 
-/// §6.3.2: decimals are normalized.
+/// Reads an initial value; decimals are normalized (§6.3.2).
 fn initial(text: &str, ty: Type) -> Result<Owned, Code> {
     match from_string(text, ty)? {
         Owned::Decimal(value) => {

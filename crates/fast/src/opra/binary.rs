@@ -12,202 +12,202 @@ use crate::error::Code;
 use crate::layout::layout;
 
 layout! {
-    /// What a block begins with.
+    /// Header of a block: the first 21 bytes of a datagram.
     pub struct BlockHeader 21 {
-        /// Version of the format.
+        /// Version number of the binary format.
         0 => version: u8,
-        /// Bytes of the block, with this header.
+        /// Length of the block with this header, bytes.
         1 => size: u16,
-        /// `O`.
+        /// Data feed of the block: `O` is OPRA.
         3 => feed: u8,
-        /// Space, or who asked for the retransmission.
+        /// Retransmission indicator: space, or who asked for the retransmission.
         4 => retransmission: u8,
-        /// Session.
+        /// Session indicator of the block.
         5 => session: u8,
-        /// Number of the block on its line.
+        /// Sequence number of the block on its line.
         6 => sequence: u32,
-        /// Messages in the block.
+        /// Number of messages in the block.
         10 => messages: u8,
-        /// Seconds since the Unix epoch.
+        /// Time of the block, whole seconds since the Unix epoch.
         11 => seconds: u32,
-        /// Nanoseconds of the second.
+        /// Time of the block, nanoseconds of the second (below 1e9).
         15 => nanoseconds: u32,
-        /// Checksum of the block.
+        /// Checksum of the block, as sent; not compared here.
         19 => checksum: u16,
     }
 
-    /// What a message begins with.
+    /// Header of every message.
     pub struct MessageHeader 12 {
-        /// Exchange.
+        /// Letter of the exchange (participant identifier).
         0 => participant: u8,
-        /// Category.
+        /// Message category: `a`, `d`, `f`, `k`, `q`, `Y`, `C`, `H` or another letter.
         1 => category: u8,
-        /// Type within the category.
+        /// Message type within its category.
         2 => kind: u8,
         /// BBO indicator of quotes, session of trades.
         3 => indicator: u8,
         /// Number of the transaction on its line.
         4 => transaction: u32,
-        /// The exchange's own number.
+        /// Reference number that the exchange gave the message.
         8 => reference: u32,
     }
 
-    /// Last sale, `a`.
+    /// Last sale (category `a`): one trade of an option series.
     pub struct LastSale 31 {
-        /// Symbol, spaces behind it.
+        /// Symbol, padded with spaces on the right.
         0 => symbol: [u8; 5],
-        /// Month code.
+        /// Expiration month code: `A` to `L` calls, `M` to `X` puts.
         6 => month: u8,
-        /// Day.
+        /// Expiration day of the month.
         7 => day: u8,
-        /// Year.
+        /// Last two digits of the expiration year.
         8 => year: u8,
-        /// Denominator of the strike price.
+        /// Denominator code of the strike price: `A` tenths to `H` hundred-millionths, `I` wholes.
         9 => strike_denominator: u8,
-        /// Strike price.
+        /// Digits of the strike price; the denominator code scales them.
         10 => strike: u32,
-        /// Contracts.
+        /// Quantity that traded, contracts.
         14 => volume: u32,
-        /// Denominator of the premium.
+        /// Denominator code of the premium: `A` tenths to `H` hundred-millionths, `I` wholes.
         18 => premium_denominator: u8,
-        /// Premium.
+        /// Digits of the premium; the denominator code scales them.
         19 => premium: u32,
         /// The exchange's number of the trade.
         23 => trade: u32,
     }
 
-    /// Open interest, `d`.
+    /// Open interest (category `d`) of an option series.
     pub struct OpenInterest 18 {
-        /// Symbol, spaces behind it.
+        /// Symbol, padded with spaces on the right.
         0 => symbol: [u8; 5],
-        /// Month code.
+        /// Expiration month code: `A` to `L` calls, `M` to `X` puts.
         6 => month: u8,
-        /// Day.
+        /// Expiration day of the month.
         7 => day: u8,
-        /// Year.
+        /// Last two digits of the expiration year.
         8 => year: u8,
-        /// Denominator of the strike price.
+        /// Denominator code of the strike price: `A` tenths to `H` hundred-millionths, `I` wholes.
         9 => strike_denominator: u8,
-        /// Strike price.
+        /// Digits of the strike price; the denominator code scales them.
         10 => strike: u32,
-        /// Contracts open.
+        /// Open interest, contracts.
         14 => volume: u32,
     }
 
-    /// Summary of the day, `f`.
+    /// End of day summary (category `f`) of an option series.
     pub struct DaySummary 60 {
-        /// Symbol, spaces behind it.
+        /// Symbol, padded with spaces on the right.
         0 => symbol: [u8; 5],
-        /// Month code.
+        /// Expiration month code: `A` to `L` calls, `M` to `X` puts.
         6 => month: u8,
-        /// Day.
+        /// Expiration day of the month.
         7 => day: u8,
-        /// Year.
+        /// Last two digits of the expiration year.
         8 => year: u8,
-        /// Denominator of the strike price.
+        /// Denominator code of the strike price: `A` tenths to `H` hundred-millionths, `I` wholes.
         9 => strike_denominator: u8,
-        /// Strike price.
+        /// Digits of the strike price; the denominator code scales them.
         10 => strike: u32,
-        /// Contracts traded.
+        /// Quantity that traded in the day, contracts.
         14 => volume: u32,
-        /// Contracts open.
+        /// Open interest, contracts.
         18 => open_interest: u32,
-        /// Denominator of the premiums.
+        /// Denominator code of all premiums: `A` tenths to `H` hundred-millionths, `I` wholes.
         22 => premium_denominator: u8,
-        /// First price.
+        /// First premium of the day; the denominator code scales it.
         23 => open: u32,
-        /// Highest price.
+        /// Highest premium of the day; the denominator code scales it.
         27 => high: u32,
-        /// Lowest price.
+        /// Lowest premium of the day; the denominator code scales it.
         31 => low: u32,
-        /// Last price.
+        /// Last premium of the day; the denominator code scales it.
         35 => last: u32,
-        /// Change, two's complement.
+        /// Change of the premium since the day before, in two's complement.
         39 => net_change: u32,
-        /// Denominator of the underlying's price.
+        /// Denominator code of the underlying's price, as of the premiums.
         43 => underlying_denominator: u8,
-        /// Price of the underlying.
+        /// Price of the underlying; `underlying_denominator` scales it.
         44 => underlying: u64,
-        /// Last bid.
+        /// Last bid of the day; the denominator code scales it.
         52 => bid: u32,
-        /// Last offer.
+        /// Last offer of the day; the denominator code scales it.
         56 => offer: u32,
     }
 
-    /// Long quote, `k`.
+    /// Long quote (category `k`): one exchange's bid and offer for an option series.
     pub struct LongQuote 31 {
-        /// Symbol, spaces behind it.
+        /// Symbol, padded with spaces on the right.
         0 => symbol: [u8; 5],
-        /// Month code.
+        /// Expiration month code: `A` to `L` calls, `M` to `X` puts.
         6 => month: u8,
-        /// Day.
+        /// Expiration day of the month.
         7 => day: u8,
-        /// Year.
+        /// Last two digits of the expiration year.
         8 => year: u8,
-        /// Denominator of the strike price.
+        /// Denominator code of the strike price: `A` tenths to `H` hundred-millionths, `I` wholes.
         9 => strike_denominator: u8,
-        /// Strike price.
+        /// Digits of the strike price; the denominator code scales them.
         10 => strike: u32,
-        /// Denominator of the premiums.
+        /// Denominator code of all premiums: `A` tenths to `H` hundred-millionths, `I` wholes.
         14 => premium_denominator: u8,
-        /// Bid.
+        /// Digits of the bid; the denominator code scales them.
         15 => bid: u32,
-        /// Contracts bid for.
+        /// Quantity bid for, contracts.
         19 => bid_size: u32,
-        /// Offer.
+        /// Digits of the offer; the denominator code scales them.
         23 => offer: u32,
-        /// Contracts offered.
+        /// Quantity offered, contracts.
         27 => offer_size: u32,
     }
 
     /// Short quote, `q`: strikes in tenths, premiums in hundredths.
     pub struct ShortQuote 17 {
-        /// Symbol, spaces behind it.
+        /// Symbol of the series, padded with spaces on the right.
         0 => symbol: [u8; 4],
-        /// Month code.
+        /// Expiration month code: `A` to `L` calls, `M` to `X` puts.
         4 => month: u8,
-        /// Day.
+        /// Expiration day of the month.
         5 => day: u8,
-        /// Year.
+        /// Last two digits of the expiration year.
         6 => year: u8,
-        /// Strike price.
+        /// Strike price, in tenths of the currency.
         7 => strike: u16,
-        /// Bid.
+        /// Bid, in hundredths of the currency.
         9 => bid: u16,
-        /// Contracts bid for.
+        /// Quantity bid for, contracts.
         11 => bid_size: u16,
-        /// Offer.
+        /// Offer, in hundredths of the currency.
         13 => offer: u16,
-        /// Contracts offered.
+        /// Quantity offered, contracts.
         15 => offer_size: u16,
     }
 
     /// A best bid or offer, after a quote.
     pub struct BestPrice 10 {
-        /// Exchange.
+        /// Letter of the exchange (participant identifier).
         0 => participant: u8,
-        /// Denominator.
+        /// Denominator code of the prices: `A` tenths to `H` hundred-millionths, `I` wholes.
         1 => denominator: u8,
-        /// Price.
+        /// Digits of the price; the denominator code scales them.
         2 => price: u32,
-        /// Contracts.
+        /// Quantity at the price, contracts.
         6 => size: u32,
     }
 
     /// Underlying value, `Y`: last in type space, bid and offer in type `I`.
     pub struct UnderlyingValue 15 {
-        /// Symbol, spaces behind it.
+        /// Symbol, padded with spaces on the right.
         0 => symbol: [u8; 5],
-        /// Denominator.
+        /// Denominator code of the prices: `A` tenths to `H` hundred-millionths, `I` wholes.
         6 => denominator: u8,
-        /// Value, or bid.
+        /// Digits of the last value (type space) or of the bid (type `I`).
         7 => value: u32,
-        /// Offer.
+        /// Digits of the offer (type `I`).
         11 => offer: u32,
     }
 }
 
-/// Characters before the spaces, as a number.
+/// The characters before the padding as a number, the first one highest.
 fn symbol(bytes: &[u8]) -> u64 {
     let text = bytes.iter().take_while(|&&byte| byte != b' ' && byte != 0);
     text.fold(0, |text, &byte| text << 8 | u64::from(byte))
@@ -242,7 +242,7 @@ pub fn block(bytes: &[u8], mut sink: impl FnMut(&Event<'_>)) -> Result<BlockHead
     if rest.is_empty() { Ok(header) } else { Err(Code::Framing) }
 }
 
-/// One message; what follows it.
+/// Decodes one message and returns the bytes that follow it.
 fn message<'a>(
     block: &BlockHeader<'_>,
     bytes: &'a [u8],
@@ -373,7 +373,7 @@ fn summary(view: &DaySummary<'_>) -> Summary {
     }
 }
 
-/// Length and text.
+/// The text behind a two-byte length, and the bytes that follow it.
 fn text(bytes: &[u8]) -> Result<(&[u8], &[u8]), Code> {
     match bytes {
         [0] => Ok((&[], &[])),

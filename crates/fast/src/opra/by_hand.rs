@@ -75,7 +75,7 @@ macro_rules! read_short {
     )*}};
 }
 
-/// Mixes all messages of a packet into the checksum; how many they were.
+/// Mixes all messages of a packet into the checksum; returns how many messages there were.
 pub fn packet(bytes: &[u8], sum: &mut u64) -> u64 {
     let mut values = [0_u64; 64];
     let mut cursor = Cursor { bytes, at: 15 };
@@ -158,7 +158,7 @@ fn quote(cursor: &mut Cursor<'_>, map: u64, values: &mut [u64; 64], sum: u64) ->
     s
 }
 
-/// The category that a message itself tells, for decoders that keep only what is in fields.
+/// Category of a message in its own bytes, for decoders that keep only what is in fields.
 pub fn category(message: &[u8]) -> Option<u8> {
     let last = message.iter().position(|byte| byte & 0x80 != 0)?;
     let told = message.first()? & 0x40 != 0;

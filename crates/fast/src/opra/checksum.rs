@@ -8,9 +8,9 @@
 use super::event::Event;
 use crate::slots::{Message, SlotSink};
 
-/// Prime of FNV-1a, which mixes here, too.
+/// Prime of the 64-bit FNV-1a hash, which is used for mixing here, too.
 pub const PRIME: u64 = 0x0100_0000_01B3;
-/// Where FNV-1a begins.
+/// Start value (offset basis) of the 64-bit FNV-1a hash.
 pub const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
 
 /// The weight of each slot: odd numbers, from its number plus one by the golden ratio.
@@ -37,7 +37,7 @@ pub fn of_values(slots: u64, values: &[u64; 64]) -> u64 {
     sum
 }
 
-/// The slots of the category that nearly all messages are of, and the same as a set.
+/// Slots of the quote category, which most messages are of.
 const QUOTE: [usize; 20] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 15, 25, 26, 27, 28, 29, 30];
 const QUOTE_SET: u64 = {
     let (mut set, mut at) = (0, 0);
@@ -65,24 +65,24 @@ pub fn mix(sum: u64, message: u64) -> u64 {
     (sum ^ message).wrapping_mul(PRIME)
 }
 
-/// FNV-1a.
+/// FNV-1a hash of a text, 64 bits.
 pub fn hash(text: impl Iterator<Item = u8>) -> u64 {
     text.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
-/// A sink that checks every value of every message.
+/// A sink that sums every value of every message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Checksum {
-    /// The sum so far.
+    /// Checksum of all messages so far.
     pub sum: u64,
-    /// Messages so far.
+    /// Number of messages so far.
     pub messages: u64,
-    /// Slots of long texts.
+    /// Set of the slots that hold long texts, slot 0 in the highest bit.
     longs: u64,
 }
 
 impl Checksum {
-    /// Nothing yet, of a format whose long texts are in these slots.
+    /// A sum of no messages, for a format whose long texts are in these slots.
     pub fn new(long_slots: &[usize]) -> Checksum {
         let longs = long_slots.iter().fold(0, |all, slot| all | 1 << 63 >> slot);
         Checksum { sum: 0, messages: 0, longs }

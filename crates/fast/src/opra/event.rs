@@ -16,12 +16,12 @@ pub fn price_of(digits: u32, code: u8) -> Price {
     Price(i64::from(digits) * unit)
 }
 
-/// What every message begins with.
+/// The fields that every message begins with.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Header {
     /// Message type within the category.
     pub kind: u8,
-    /// Exchange.
+    /// Letter of the exchange that sent the message (participant identifier).
     pub participant: u8,
     /// Who asked for a retransmission; a space in messages sent for the first time.
     pub retransmission: u8,
@@ -32,7 +32,7 @@ pub struct Header {
     pub time: u64,
 }
 
-/// An option series.
+/// An option series: symbol, expiration and strike.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Series {
     /// Characters of the symbol as a number, first character highest.
@@ -45,81 +45,81 @@ pub struct Series {
     pub year: u8,
     /// Strike price code, where there is one.
     pub strike_code: u8,
-    /// Strike price.
+    /// Strike price, in units of 1e-8 of the currency.
     pub strike: Price,
 }
 
 /// Best price over all exchanges.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Best {
-    /// Whose price it is.
+    /// Letter of the exchange that has the best price.
     pub participant: u8,
-    /// Price.
+    /// The best price, in units of 1e-8 of the currency.
     pub price: Price,
-    /// Contracts.
+    /// Quantity at the best price, contracts.
     pub size: u32,
 }
 
-/// A quote.
+/// A quote of one exchange for an option series.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Quote {
-    /// The option series.
+    /// Option series that the message is about.
     pub series: Series,
-    /// Price bid.
+    /// Bid of the exchange, in units of 1e-8 of the currency.
     pub bid: Price,
-    /// Contracts bid for.
+    /// Quantity bid for, contracts.
     pub bid_size: u32,
-    /// Price offered.
+    /// Offer of the exchange, in units of 1e-8 of the currency.
     pub offer: Price,
-    /// Contracts offered.
+    /// Quantity offered, contracts.
     pub offer_size: u32,
-    /// Session indicator.
+    /// Session indicator, as sent.
     pub session: u8,
     /// BBO indicator: what this quote does to the best prices.
     pub bbo: u8,
-    /// Best bid appended.
+    /// Best bid over all exchanges, if the quote has it appended.
     pub best_bid: Option<Best>,
-    /// Best offer appended.
+    /// Best offer over all exchanges, if the quote has it appended.
     pub best_offer: Option<Best>,
 }
 
-/// A trade.
+/// A trade of an option series.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sale {
-    /// The option series.
+    /// Option series that the message is about.
     pub series: Series,
-    /// Contracts.
+    /// Quantity that traded, contracts.
     pub volume: u32,
-    /// Premium.
+    /// Premium per unit, in units of 1e-8 of the currency.
     pub price: Price,
-    /// Session indicator.
+    /// Session indicator, as sent.
     pub session: u8,
 }
 
-/// The day's end.
+/// The end of day summary of an option series.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Summary {
-    /// The option series.
+    /// Option series that the message is about.
     pub series: Series,
-    /// Contracts traded.
+    /// Quantity that traded in the day, contracts.
     pub volume: u32,
-    /// Contracts open.
+    /// Open interest, contracts.
     pub open_interest: u32,
-    /// First price.
+    /// First premium of the day.
     pub open: Price,
-    /// Highest price.
+    /// Highest premium of the day.
     pub high: Price,
-    /// Lowest price.
+    /// Lowest premium of the day.
     pub low: Price,
-    /// Last price.
+    /// Last premium of the day.
     pub last: Price,
     /// Change since the day before, signed by its indicator.
     pub net_change: Price,
-    /// Price of the underlying.
+    /// Price of the underlying at the end of the day.
     pub underlying: Price,
-    /// Last bid.
+    /// Last bid of the day for the series.
     pub bid: Price,
-    /// Last offer.
+    /// Last offer of the day for the series.
     pub offer: Price,
 }
 
@@ -133,34 +133,34 @@ pub struct Spot<'a> {
 /// An administrative or control message.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Control {
-    /// Bytes of its text.
+    /// Length of the message's text, bytes.
     pub text_len: u32,
-    /// FNV-1a of its text.
+    /// FNV-1a hash of the message's text, 64 bits.
     pub text_hash: u64,
 }
 
-/// What a message means.
+/// A message, with the meaning of its category.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event<'a> {
     /// A quote, of a currency option, too.
     Quote(Header, Quote),
-    /// A trade.
+    /// A trade (OPRA's last sale).
     LastSale(Header, Sale),
-    /// Open interest.
+    /// Open interest of a series, in contracts.
     OpenInterest(Header, Series, u32),
-    /// The day's end.
+    /// The end of day summary of one series.
     Summary(Header, Summary),
-    /// Values of underlyings.
+    /// One value of an underlying index or currency.
     Underlying(Header, Spot<'a>),
-    /// For people.
+    /// An administrative message: a text for people.
     Admin(Header, Control),
-    /// About the line itself.
+    /// A control message, about the line itself.
     Control(Header, Control),
-    /// A category that is not known.
+    /// A message of an unknown category, which is given.
     Unknown(u8),
 }
 
-/// The event of a message.
+/// Decodes a message into an event.
 #[inline(always)]
 pub fn to_event<'a, F: Opra>(message: &Message<'a>) -> Event<'a> {
     let names = const { F::NAMES };

@@ -1,4 +1,4 @@
-//! FAST for OPRA, versions 1 and 2, as descriptions.
+//! FAST for OPRA, versions 1 and 2, as descriptions for [`crate::slots`].
 
 use crate::slots::{
     Appendage, Category, Description, Format, Framing, Kind, More, Repeat, Rule, Slot, slot,
@@ -314,7 +314,7 @@ impl Description for V1 {
     };
 }
 
-/// Defines where each field is.
+/// Defines the slot number of each field that events need.
 macro_rules! names {
     ($($field:ident $name:literal,)*) => {
         /// The slots of a version by meaning.
@@ -378,7 +378,7 @@ names! {
 
 /// A version of FAST for OPRA.
 pub trait Opra: Description {
-    /// Its slots by meaning.
+    /// Slot number of each field that events need.
     const NAMES: Names;
 }
 

@@ -8,22 +8,22 @@
 use super::formats::Opra;
 use crate::slots::{Contents, SlotEncoder};
 
-/// Packets are ended beyond this size, so that they are 400 bytes on average.
+/// Size, bytes, at which a packet is ended, so that packets have 400 bytes on average.
 const PACKET_TARGET: usize = 391;
-/// Exchanges.
+/// Letters of the exchanges that messages are from.
 const PARTICIPANTS: &[u8] = b"ABCIMNPQWXZ";
 
-/// The seeded generator (splitmix64).
+/// Seeded random generator (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// One that begins with `seed`.
+    /// A generator whose sequence is fixed by `seed`.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// 64 random bits.
+    /// The next 64 bits of the sequence.
     pub fn next_bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -31,7 +31,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// Below `n`, which is at least 1.
+    /// A number below `n`, which is at least 1.
     pub fn below(&mut self, n: u64) -> u64 {
         ((self.next_bits() >> 32) * n) >> 32
     }
@@ -46,37 +46,37 @@ impl Random {
     }
 }
 
-/// Packets one after the other, and where each begins.
+/// Packets one after the other, and where each ends.
 #[derive(Clone, Default, Debug)]
 pub struct Stream {
-    /// All packets.
+    /// Bytes of all packets, one after the other.
     pub bytes: Vec<u8>,
-    /// Where each packet ends.
+    /// Offset in `bytes` of the end of each packet.
     pub ends: Vec<usize>,
-    /// Messages in them.
+    /// Number of messages in all packets.
     pub messages: u64,
-    /// Messages by category.
+    /// Number of messages by category.
     pub categories: Vec<(u8, u64)>,
 }
 
 impl Stream {
-    /// The packets, in order.
+    /// The packets in order, each as its bytes.
     pub fn packets(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| self.bytes.get(start..end).unwrap_or(&[]))
     }
 }
 
-/// What a stream is to be.
+/// Figures of a stream to be generated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Seed of everything.
+    /// Seed of the random generator; equal seeds give equal streams.
     pub seed: u64,
-    /// Bytes at least.
+    /// Smallest length of the stream, bytes.
     pub bytes: usize,
-    /// Symbols.
+    /// Number of underlying symbols.
     pub symbols: u64,
-    /// Repetitions of underlying values at most.
+    /// Most repetitions of underlying values in a message.
     pub repeated_max: u64,
 }
 
@@ -86,7 +86,7 @@ impl Default for Shape {
     }
 }
 
-/// A generator of messages for one line.
+/// A generator of the messages of one OPRA line.
 #[derive(Debug)]
 pub struct Line<F> {
     random: Random,
@@ -119,7 +119,7 @@ fn digits(number: u64, width: u32) -> u64 {
 }
 
 impl<F: Opra> Line<F> {
-    /// A line at the opening of the market.
+    /// The line `shape` describes, at the opening of the market.
     pub fn new(shape: Shape) -> Line<F> {
         let mut line = Line {
             random: Random::new(shape.seed),
@@ -164,7 +164,7 @@ impl<F: Opra> Line<F> {
         }
     }
 
-    /// The next packet, appended; its categories go to `seen`.
+    /// Appends the next packet to `out`; `seen` is told the category of each message.
     pub fn packet(&mut self, out: &mut Vec<u8>, mut seen: impl FnMut(u8)) {
         let first = self.sequence + 1;
         while self.encoder.len() < PACKET_TARGET {
@@ -220,7 +220,7 @@ impl<F: Opra> Line<F> {
         category
     }
 
-    /// A millisecond or some pass.
+    /// Advances the time of the messages by one to three milliseconds.
     fn tick(&mut self) {
         let time = self.values[F::NAMES.time] + 1 + self.random.below(3);
         let milliseconds = time % 1_000;
@@ -255,7 +255,8 @@ impl<F: Opra> Line<F> {
         if self.random.chance(900) { 1 + self.random.below(127) } else { self.random.below(2_000) }
     }
 
-    /// A message about an option: mostly one near the last one's.
+    /// Fills in the series of a message about an option: mostly one close to that of the message
+    /// before.
     fn option(&mut self, category: u8) {
         let names = F::NAMES;
         if self.random.chance(520) {
@@ -329,7 +330,7 @@ impl<F: Opra> Line<F> {
         }
     }
 
-    /// Sales, open interest and summaries.
+    /// Fills in sales, open interest and summaries.
     fn rest(&mut self) {
         let names = F::NAMES;
         let (volume, interest, premium) = (self.size(), self.random.below(20_000), self.price());
@@ -347,7 +348,7 @@ impl<F: Opra> Line<F> {
     }
 }
 
-/// One line's packets, until there are as many bytes as wanted.
+/// Generates packets of one line until there are at least as many bytes as wanted.
 pub fn make<F: Opra>(shape: Shape) -> Stream {
     let mut line = Line::<F>::new(shape);
     let mut stream = Stream::default();

@@ -10,7 +10,7 @@ use super::plan::SEVENS;
 use super::{Description, Packet, SlotDecoder, SlotSink};
 use crate::error::Code;
 
-/// Decodes a packet with whatever the processor has.
+/// Decodes a packet with the best instructions that the processor has.
 #[inline(always)]
 pub(super) fn whole<F: Description, S: SlotSink>(
     decoder: &mut SlotDecoder<F>,
@@ -81,7 +81,7 @@ pub(super) fn stops(bytes: u128) -> u16 {
     gathered_stops(bytes)
 }
 
-/// The same without that instruction.
+/// As [`stops`], without the instruction.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn gathered_stops(all: u128) -> u16 {
     // Bit 7 of byte i goes to bit 56 + i, and all others away.

@@ -20,68 +20,69 @@ use super::plan::{Plan, SEVENS, bit};
 use super::{Category, Description, Format, Kind, More};
 use crate::error::{Code, ErrorCounts};
 
-/// Bytes of the longest packet.
+/// Length of the longest packet, bytes.
 pub const PACKET_MAX: usize = 2_048;
 /// Bytes of the longest message that is decoded at once: its stop bits are in the eight bytes that
 /// begin with those of its last byte.
 const MESSAGE_MAX: usize = 57;
-/// Bytes that may be read of a message: eight from each of 64.
+/// Bytes that may be read for a message: eight from each of 64 offsets.
 const READ: usize = 64 + 8;
-/// Room of a packet and what is read beyond it, in chunks of 16.
+/// Bytes of a packet and of what is read beyond it, a multiple of 16.
 const ROOM: usize = (PACKET_MAX + READ).next_multiple_of(16);
 
-/// What a packet was.
+/// The header of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Packet {
-    /// Sequence number of the first message, where the header has it.
+    /// Sequence number of the first message; 0 where the format has no header.
     pub sequence: u64,
-    /// Messages in it.
+    /// Number of messages in the packet.
     pub messages: u32,
 }
 
-/// Where messages go.
+/// Receives the messages of packets as they are decoded.
 pub trait SlotSink {
-    /// The next message.
+    /// The next message of the packet, with all its values.
     fn message(&mut self, message: &Message<'_>);
 }
 
 /// A message with all values filled in.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// Its category.
+    /// Code of the message's category.
     pub category: u8,
-    /// Slots it has, slot 0 in the highest bit.
+    /// Slots that the message has, slot 0 in the highest bit.
     pub slots: u64,
     /// Values by slot: numbers, short texts as numbers, long texts as places. Those that the
     /// message does not have are of earlier messages.
     pub values: &'a [u64; 64],
-    /// Values of repeated slots, repetition by repetition.
+    /// Values of the repeated slots, one repetition after the other.
     pub repeated: &'a [u64],
-    /// Slots repeated.
+    /// Slots that are repeated, in their order.
     pub repeated_slots: &'static [u8],
     packet: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// Whether it has a slot.
+    /// Whether the message has a value in this slot.
     #[inline(always)]
     pub fn has(&self, slot: usize) -> bool {
         self.slots << slot >> 63 == 1
     }
 
-    /// A number; 0 where the message does not have it.
+    /// Value of a number slot; 0 where the message does not have the slot.
     #[inline(always)]
     pub fn number(&self, slot: usize) -> u32 {
         if self.has(slot) { self.values.get(slot).map_or(0, |&value| value as u32) } else { 0 }
     }
 
-    /// A short text as a number, first character highest; 0 where the message does not have it.
+    /// Value of a short text slot as a number, first character highest; 0 where the message does
+    /// not have the slot.
     #[inline(always)]
     pub fn short(&self, slot: usize) -> u64 {
         if self.has(slot) { self.values.get(slot).copied().unwrap_or(0) } else { 0 }
     }
 
-    /// The characters of a long text.
+    /// Characters of a long text slot.
     pub fn long(&self, slot: usize) -> impl Iterator<Item = u8> + use<'a> {
         let place = self.short(slot);
         let (start, len) = ((place >> 16) as usize, (place & 0xFFFF) as usize);
@@ -103,7 +104,7 @@ pub struct SlotDecoder<F> {
     /// One bit for each of them: it is the last of its field.
     stops: [u8; ROOM / 8],
     values: [u64; 64],
-    /// Slots with a previous value.
+    /// Slots that have a previous value, slot 0 in the highest bit.
     defined: u64,
     repeated: Vec<u64>,
     counts: ErrorCounts,
@@ -128,7 +129,7 @@ impl<F: Description> SlotDecoder<F> {
     const FORMAT: Format = F::FORMAT;
     const PLAN: &'static Plan = &Plan::of(&F::FORMAT);
 
-    /// Errors so far.
+    /// Number of errors so far, by code.
     pub fn counts(&self) -> &ErrorCounts {
         &self.counts
     }
@@ -289,7 +290,7 @@ impl<F: Description> SlotDecoder<F> {
         numbers.any(|((value, _), _)| value >> 32 != 0)
     }
 
-    /// A message field by field, in the order of the description.
+    /// Decodes a message field by field, in the order of the description.
     #[inline(never)]
     fn careful(
         &mut self,
@@ -328,7 +329,7 @@ impl<F: Description> SlotDecoder<F> {
         Ok((code, slots, repeated))
     }
 
-    /// What follows the fields of a category; the slots it had, and those repeated.
+    /// Decodes what follows the fields of a category; returns its slots, and those repeated.
     fn more(
         &mut self,
         category: &Category,
@@ -369,7 +370,7 @@ impl<F: Description> SlotDecoder<F> {
         Ok((slots, slots_repeated))
     }
 
-    /// A field from the stream, or from its previous value.
+    /// Decodes a field from the stream, or takes its previous value.
     fn field(&mut self, slot: u8, present: u64, from: &mut Reader<'_>) -> Result<(), Code> {
         let mask = bit(slot);
         let index = slot as usize;
@@ -402,7 +403,7 @@ impl<F: Description> SlotDecoder<F> {
     }
 }
 
-/// What is left of a message.
+/// The bytes of a message that have not been read yet.
 struct Reader<'p> {
     packet: &'p [u8],
     at: usize,
@@ -410,7 +411,7 @@ struct Reader<'p> {
 }
 
 impl Reader<'_> {
-    /// A presence map.
+    /// Reads the presence map, slot 0 in the highest bit.
     fn map(&mut self) -> Result<u64, Code> {
         let (start, len) = self.entity()?;
         if len > 9 {
@@ -421,7 +422,7 @@ impl Reader<'_> {
         Ok(map << (64 - 7 * len))
     }
 
-    /// Start and length of a stop-bit entity; goes past it.
+    /// Start and length of the next stop-bit entity, which is passed.
     fn entity(&mut self) -> Result<(usize, usize), Code> {
         let rest = self.packet.get(self.at..self.end).ok_or(Code::Truncated)?;
         let last = rest.iter().position(|byte| byte & 0x80 != 0).ok_or(Code::Truncated)?;
@@ -443,7 +444,7 @@ pub fn packet_header<F: Description>(packet: &[u8]) -> Result<Packet, Code> {
     header(&F::FORMAT, packet).map(|(head, _)| head)
 }
 
-/// Checks start, end and header; the header and where the last byte is.
+/// Checks start, end and header of a packet; returns the header, and the offset of the last byte.
 #[inline(always)]
 fn header(format: &Format, packet: &[u8]) -> Result<(Packet, usize), Code> {
     let framing = &format.framing;

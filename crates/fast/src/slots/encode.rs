@@ -9,7 +9,7 @@ use super::{Category, Description, Format, Kind, More, Rule};
 use crate::bits;
 use crate::error::Code;
 
-/// What a message is to hold.
+/// The values of a message to be encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
     /// Values by slot, short texts as numbers; those that the category does not have are ignored.
@@ -23,7 +23,7 @@ pub struct Contents<'a> {
 /// An encoder of packets of one format.
 #[derive(Debug)]
 pub struct SlotEncoder<F> {
-    /// Messages of the packet begun.
+    /// Messages of the packet that has been begun.
     body: Vec<u8>,
     previous: [u64; 64],
     defined: u64,
@@ -45,7 +45,7 @@ impl<F: Description> Default for SlotEncoder<F> {
     }
 }
 
-/// A message being made.
+/// A message that is being encoded.
 struct Draft {
     map: u64,
     bytes: Vec<u8>,
@@ -55,7 +55,7 @@ struct Draft {
 impl<F: Description> SlotEncoder<F> {
     const FORMAT: Format = F::FORMAT;
 
-    /// Bytes of the packet begun, if it ended now.
+    /// Length of the packet in bytes, if it ended now.
     pub fn len(&self) -> usize {
         Self::FORMAT.framing.header() + self.body.len() + 1
     }
@@ -169,7 +169,7 @@ impl<F: Description> SlotEncoder<F> {
         Ok(slots)
     }
 
-    /// Ends the packet and appends it; an empty one, too.
+    /// Ends the packet and appends it to `out`, even when it has no message.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         let framing = &Self::FORMAT.framing;
         out.push(framing.start);
@@ -211,7 +211,7 @@ fn put(kind: Kind, value: u64, text: &[u8], out: &mut Vec<u8>) -> Result<(), Cod
     Ok(())
 }
 
-/// The last digits of a number, zeros in front.
+/// Writes the last `digits` decimal digits of a number, with zeros in front.
 fn put_digits(out: &mut Vec<u8>, number: u64, digits: usize) {
     let start = out.len();
     out.resize(start + digits, b'0');

@@ -19,81 +19,82 @@ pub use decode::{Message, PACKET_MAX, Packet, SlotDecoder, SlotSink, packet_head
 pub use encode::{Contents, SlotEncoder};
 pub use plan::{category_slots, slot};
 
-/// Slots a format may have: presence maps of at most nine bytes.
+/// Most slots that a format may have: presence maps of at most nine bytes.
 pub const SLOTS_MAX: usize = 63;
 
-/// How a slot's field is represented.
+/// Representation of a slot's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Unsigned, 32 bits.
+    /// An unsigned integer of 32 bits.
     Number,
     /// At most eight characters, kept as a number: first character highest.
     Short,
-    /// Any number of characters.
+    /// A text of any number of characters.
     Long,
 }
 
-/// What a clear presence bit means.
+/// Value of a slot whose presence bit is clear.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
-    /// The previous value.
+    /// The value of the slot before (copy operator).
     Copy,
-    /// One more than the previous value.
+    /// The value of the slot before, plus one (increment operator).
     Increment,
 }
 
-/// One field.
+/// One field of a format: its representation and operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// Its name.
+    /// Name of the field.
     pub name: &'static str,
-    /// Its representation.
+    /// How the field's values are represented.
     pub kind: Kind,
-    /// Its operator.
+    /// What the field's value is when it is not in the stream.
     pub rule: Rule,
 }
 
 /// Fields that some messages have in addition, by the value of another field.
 #[derive(Clone, Copy, Debug)]
 pub struct Appendage {
-    /// Slot that decides.
+    /// Slot whose value decides which fields are appended.
     pub by: u8,
-    /// Its values, and the slots appended; any other value is an error.
+    /// Values of that slot, each list with the slots appended; any other value is an error.
     pub cases: &'static [(&'static [u8], &'static [u8])],
 }
 
 /// Fields that occur several times at the end of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeat {
-    /// Slot that decides.
+    /// Slot whose value decides what is repeated.
     pub by: u8,
-    /// Its values, the slot with the number of repetitions, and the slots repeated.
+    /// Values of that slot, each list with the slot of the number of repetitions and the slots
+    /// repeated.
     pub cases: &'static [(&'static [u8], u8, &'static [u8])],
-    /// Most repetitions.
+    /// Largest number of repetitions.
     pub most: u64,
 }
 
 /// What follows the fields of a category.
 #[derive(Clone, Copy, Debug)]
 pub enum More {
-    /// Nothing.
+    /// No further fields.
     Nothing,
-    /// Further fields.
+    /// Fields that depend on the value of a slot.
     Appendage(Appendage),
-    /// Fields several times.
+    /// Fields that are repeated a number of times.
     Repeat(Repeat),
 }
 
-/// A kind of message.
+/// A category: a kind of message with its slots.
 #[derive(Clone, Copy, Debug)]
 pub struct Category {
     /// Value of the category slot.
     pub code: u8,
-    /// Its name.
+    /// Name of the category.
     pub name: &'static str,
-    /// Its slots, ascending, with the category's own.
+    /// Slots of the category's messages, ascending, the category slot included.
     pub slots: &'static [u8],
-    /// What follows.
+    /// What follows those slots.
     pub more: More,
 }
 
@@ -101,20 +102,20 @@ pub struct Category {
 /// last one, which goes on to the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Framing {
-    /// First byte.
+    /// First byte of every packet.
     pub start: u8,
-    /// Last byte.
+    /// Last byte of every packet.
     pub end: u8,
-    /// Second byte, where there is a header.
+    /// Second byte of every packet, where there is a header; `None`: there is no header.
     pub version: Option<u8>,
-    /// ASCII digits of the first message's sequence number.
+    /// Number of ASCII digits of the first message's sequence number.
     pub sequence_digits: usize,
-    /// ASCII digits of the number of messages.
+    /// Number of ASCII digits of the number of messages.
     pub count_digits: usize,
 }
 
 impl Framing {
-    /// Bytes before the first message.
+    /// Number of bytes before the first message.
     pub const fn header(&self) -> usize {
         match self.version {
             Some(_) => 2 + self.sequence_digits + self.count_digits,
@@ -123,25 +124,25 @@ impl Framing {
     }
 }
 
-/// A format as a whole.
+/// A format: slots, categories and framing.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
-    /// Its name.
+    /// Name of the format.
     pub name: &'static str,
-    /// Its slots, in order.
+    /// Fields of the format; a field's index is its slot.
     pub slots: &'static [Slot],
-    /// The slot that tells the category.
+    /// Slot whose value is the category's code.
     pub category: u8,
-    /// Slots of categories that are not listed.
+    /// Slots of messages whose category is not listed.
     pub other: &'static [u8],
-    /// Its categories.
+    /// Categories that the format has.
     pub categories: &'static [Category],
-    /// Its packets.
+    /// How packets begin and end.
     pub framing: Framing,
 }
 
 /// A type that stands for a format, so that its tables are constants of the decoder.
 pub trait Description {
-    /// The format.
+    /// The format that the type stands for.
     const FORMAT: Format;
 }

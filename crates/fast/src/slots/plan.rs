@@ -61,16 +61,16 @@ const fn same(one: &[u8], other: &[u8]) -> bool {
     true
 }
 
-/// The bits of a word that are of numbers: seven of each byte.
+/// Mask of the value bits of a word: the lower seven of each byte.
 pub(super) const SEVENS: u64 = 0x7F7F_7F7F_7F7F_7F7F;
 
-/// What is read by stop bits alone.
+/// What the fast decoder has to know of a category.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     /// Slots of every message of the category. All 64, of which no message can have the last one,
     /// where it has to go field by field: no such category, repetitions, or long text.
     pub slots: u64,
-    /// Whether [`Plan::appendages`] has more.
+    /// Whether [`Plan::appendages`] has further slots for the category.
     pub appended: bool,
 }
 
@@ -79,10 +79,10 @@ pub(super) struct Plan {
     pub masks: [u64; SLOTS_MAX + 1],
     pub longs: u64,
     pub increments: u64,
-    /// The same as slots, and how many they are.
+    /// The slots with an increment operator, and how many they are.
     pub counters: ([u8; SLOTS_MAX], usize),
     pub entries: [Entry; 128],
-    /// The slot that decides on appendages.
+    /// Slot whose value decides on appendages.
     pub appendage_by: usize,
     /// Slots appended, by its value; [`u64::MAX`] where the value is not listed.
     pub appendages: [u64; 128],
