@@ -1,5 +1,5 @@
-//! Two stores held against each other row by row, and a store against statements that were drawn
-//! up from the same log by other code.
+//! Comparisons of a store: row by row with another store, and with the statements that other code
+//! draws up from the same log.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,19 @@ use crate::error::StoreError;
 use crate::query::{Counts, Filter, Query};
 use crate::schema::{TABLES, columns_of};
 
-/// One thing that is not as it must be.
+/// A difference between a store and what it must hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Difference {
-    /// A row that must be there is not: table, key.
+    /// A row is missing: its table and key.
     Missing(&'static str, i64),
-    /// A row that must not be there is: table, key.
+    /// A row is there that must not be: its table and key.
     Surplus(&'static str, i64),
-    /// A column has another value: table, key, column, what it must be, what it is.
+    /// A column has the wrong value: table, key, column, due value, value found.
     Column(&'static str, i64, String, String, String),
-    /// What an account has in an instrument, by the statements and by the store.
+    /// Counts of an account in an instrument differ: account, instrument, counts of the statements,
+    /// counts of the store.
     Counts(u16, u16, Counts, Counts),
-    /// A trade by the statements and by the store: number, lots and price of each.
+    /// A trade differs: match number, then price-and-lots pairs of the statements and of the store.
     Trade(u64, (u64, i64), (u64, i64)),
 }
 
@@ -45,14 +46,14 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// How much was compared, and what differs.
+/// The result of a comparison.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Found {
     /// Number of rows compared.
     pub rows: u64,
     /// Number of differences.
     pub count: u64,
-    /// First differences.
+    /// The first differences that were found.
     pub first: Vec<Difference>,
     most: usize,
 }
@@ -116,7 +117,7 @@ pub fn differences(due: &Query, found: &Query, into: &mut Found) -> Result<(), S
     Ok(())
 }
 
-/// Rows of a table in the order of their keys, some at a time.
+/// Rows of a table in the order of their keys, read page by page.
 struct Rows<'a> {
     db: &'a Db,
     text: String,
@@ -126,7 +127,7 @@ struct Rows<'a> {
     over: bool,
 }
 
-/// Rows per page.
+/// Rows that are read at a time.
 const PAGE: usize = 2_000;
 
 impl<'a> Rows<'a> {

@@ -1,34 +1,35 @@
-//! Errors of a store.
+//! Errors of a store, with what an operator can do about each.
 
 use std::fmt;
 
 /// Why a store refuses; what it says names what to do.
 #[derive(Debug)]
 pub enum StoreError {
-    /// SQLite.
+    /// SQLite reported an error.
     Sqlite(rusqlite::Error),
-    /// PostgreSQL, or the way to it.
+    /// PostgreSQL, or the connection to it, reported an error.
     Postgres(postgres::Error),
-    /// A file that can't be removed, or put in the place of another.
+    /// A file cannot be removed, or moved to the place of another.
     File(std::io::Error),
-    /// The tables are of another program.
+    /// The tables were made by another program.
     Foreign,
-    /// The tables are of another version of the schema.
+    /// The tables have another version of the schema.
     Schema {
-        /// Version that was found.
+        /// Version of the schema that was found.
         found: i64,
     },
-    /// The store was made from another log; the difference.
+    /// The store was made from another log; what differs.
     Origin(&'static str),
-    /// The next input is not the one after the last; both positions.
+    /// The next input does not follow the last one: position expected, position found.
     Gap(u64, u64),
-    /// The log's reports up to where the store holds are not those that it was made of.
+    /// The log's reports, up to where the store stands, are not those that the store was made from;
+    /// the position up to which it stands.
     Reports(u64),
-    /// Another process has fed it meanwhile.
+    /// Another process has fed the store meanwhile; the position at which it is now.
     Moved(u64),
-    /// A row that must be there is not; which table.
+    /// A row that is to be changed is missing; its table.
     Row(&'static str),
-    /// There is no store.
+    /// There is no store at this place.
     Missing,
 }
 

@@ -1,4 +1,4 @@
-//! The log on its way to rows: one engine, and the batch that is being filled.
+//! Replays the log through an engine and collects the rows of a batch.
 
 use engine::{Config, Engine, Output};
 use types::Input;
@@ -7,24 +7,25 @@ use crate::error::StoreError;
 use crate::row_builder::RowBuilder;
 use crate::rows::{Amendment, Cancel, Order, Refusal, Trade};
 
-/// How far the log has been taken in, and what came of it.
+/// Position of a store in the log, and totals up to there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
-    /// Place in the log of the last input.
+    /// Position of the last input that was taken.
     pub applied: u64,
-    /// Engine time of it, ns since the epoch.
+    /// Engine time of the last input, ns since the epoch.
     pub t_last: u64,
-    /// Number of execution reports.
+    /// Number of execution reports so far.
     pub reports: u64,
-    /// Digest of all of them.
+    /// Digest of all execution reports so far.
     pub reports_digest: u64,
     /// Feed position after the last event.
     pub feed_next: u64,
-    /// Reports about orders that this log never opened: of an instrument that joined with them.
+    /// Number of reports about orders that this log never opened: orders of an instrument that
+    /// joined the shard.
     pub strangers: u64,
 }
 
-/// Rows of some inputs. Of each table in the order in which they must be written.
+/// The rows of some inputs, for each table in the order in which they must be written.
 #[derive(Default, Debug)]
 pub struct Batch {
     /// Orders, new and changed, each once.
@@ -33,16 +34,16 @@ pub struct Batch {
     pub trades: Vec<Trade>,
     /// Cancels of the batch.
     pub cancels: Vec<Cancel>,
-    /// Trades broken and corrected; after the trades.
+    /// Trades that were broken or corrected; to be written after the trades.
     pub amendments: Vec<Amendment>,
     /// Refused cancels of the batch.
     pub refusals: Vec<Refusal>,
-    /// Inputs that they are of.
+    /// Number of inputs that the rows are of.
     pub inputs: u64,
 }
 
 impl Batch {
-    /// Number of rows in it.
+    /// Number of rows of all tables.
     pub fn rows(&self) -> usize {
         let changes = self.cancels.len() + self.amendments.len() + self.refusals.len();
         self.orders.len() + self.trades.len() + changes
@@ -103,7 +104,7 @@ impl Feeder {
         Ok(true)
     }
 
-    /// Position up to which it has read the log.
+    /// Position up to which the log was read, and totals.
     pub fn progress(&self) -> Progress {
         Progress {
             applied: self.engine.applied(),
@@ -120,18 +121,18 @@ impl Feeder {
         self.batch.rows() + self.row_builder.touched()
     }
 
-    /// Inputs since the last batch.
+    /// Number of inputs since the last batch.
     pub fn inputs(&self) -> u64 {
         self.batch.inputs
     }
 
-    /// What waits, for writing. The next batch says of nothing in it again that it is new.
+    /// The rows collected so far, to be written. The next batch treats all of them as stored.
     pub fn seal(&mut self) -> &Batch {
         self.row_builder.seal(&mut self.batch);
         &self.batch
     }
 
-    /// Begins the next batch.
+    /// Begins the next batch, without rows.
     pub fn clear(&mut self) {
         self.batch.clear();
     }

@@ -1,4 +1,4 @@
-//! Words of the tables, for whoever asks them. They are part of the schema: a changed word is
+//! Words that stand in the tables for codes. They are part of the schema: a changed word needs
 //! another version of it.
 
 use types::{CancelReason, Liquidity, OrderType, RejectReason, TimeInForce};
@@ -28,7 +28,7 @@ pub(crate) fn time_in_force(of: TimeInForce) -> &'static str {
     }
 }
 
-/// Kind of a trade: of an auction, or of continuous trading.
+/// Word for the kind of a trade: continuous trading, or which auction.
 pub(crate) fn trade_kind(of: Liquidity) -> &'static str {
     match of {
         Liquidity::None | Liquidity::Added | Liquidity::Removed => "continuous",

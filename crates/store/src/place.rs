@@ -1,35 +1,36 @@
-//! Where a store is: a file of SQLite's, or tables on a PostgreSQL server.
+//! Location of a store: a SQLite file, or tables on a PostgreSQL server.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// How the address of a server begins.
+/// Beginnings of a server's address.
 const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
-/// The schema of a server that an address without one means.
+/// Schema for an address that names none.
 const SCHEMA: &str = "fairbell";
-/// Longest name of a schema: PostgreSQL cuts longer ones off.
+/// Longest name of a schema, bytes: with a suffix it stays below 64, where PostgreSQL cuts names
+/// off.
 const SCHEMA_MAX: usize = 48;
 
 /// Location of a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// A SQLite file.
+    /// A SQLite file with this path.
     File(PathBuf),
-    /// A PostgreSQL server.
+    /// Tables in a schema on a PostgreSQL server.
     Server(ServerPlace),
 }
 
 /// Tables on a PostgreSQL server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerPlace {
-    /// The server's address, perhaps with a password.
+    /// Address of the server, which may contain a password.
     pub(crate) url: String,
-    /// The schema that the tables are in.
+    /// Schema that holds the tables.
     pub(crate) schema: String,
 }
 
 impl ServerPlace {
-    /// Another schema of the same database.
+    /// The location with `end` appended to the schema's name.
     pub(crate) fn beside(&self, end: &str) -> ServerPlace {
         ServerPlace { url: self.url.clone(), schema: format!("{}{end}", self.schema) }
     }
@@ -59,7 +60,7 @@ impl Place {
         Ok(Place::Server(ServerPlace { url: url.to_string(), schema: schema.to_string() }))
     }
 
-    /// The file, where it is one.
+    /// Path of the file; `None` for a server.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Place::File(path) => Some(path),
@@ -67,12 +68,12 @@ impl Place {
         }
     }
 
-    /// Whether it is a server's.
+    /// Whether the location is on a server.
     pub fn is_server(&self) -> bool {
         self.file().is_none()
     }
 
-    /// A location beside this one.
+    /// The location with `end` appended to the name of the file or schema.
     pub fn beside(&self, end: &str) -> Place {
         match self {
             Place::File(path) => {

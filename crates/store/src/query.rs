@@ -11,40 +11,40 @@ use crate::feeder::Progress;
 use crate::place::Place;
 use crate::store::{check_schema, int, progress};
 
-/// Words of the column `state` of orders.
+/// Words that the column `state` of orders may have.
 pub const ORDER_STATES: [&str; 5] = ["open", "filled", "cancelled", "replaced", "rejected"];
-/// Words of the column `state` of trades.
+/// Words that the column `state` of trades may have.
 pub const TRADE_STATES: [&str; 3] = ["made", "corrected", "broken"];
 
-/// Which rows are asked for; what is not said matches all.
+/// Conditions on the rows asked for; a condition that is `None` matches every row.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Filter {
-    /// Only of this account: number, login, CompID or firm.
+    /// Only rows of this account: number, login, CompID or firm.
     pub participant: Option<String>,
-    /// On this instrument: symbol or number.
+    /// Only rows of this instrument: symbol or number.
     pub instrument: Option<String>,
-    /// Only in this state.
+    /// Only rows in this state, a word of [`ORDER_STATES`] or [`TRADE_STATES`].
     pub state: Option<String>,
-    /// Not before this time, ns since the epoch.
+    /// Only rows from this time on, ns since the epoch.
     pub since: Option<u64>,
-    /// Before, ns since the epoch.
+    /// Only rows before this time, ns since the epoch.
     pub until: Option<u64>,
-    /// Of this day of the venue, from 1.
+    /// Only rows of this day of the venue, from 1.
     pub day: Option<u32>,
-    /// At most so many, the last ones; `None`: all.
+    /// At most so many rows, the last ones; `None`: all.
     pub limit: Option<u64>,
 }
 
-/// One row of the orders, with the names of now.
+/// One order as the store has it, with today's names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OrderLine {
     /// Id of the order: [`crate::Order::id`].
     pub id: i64,
-    /// Place of its request in the log.
+    /// Position in the log of the request that made the order.
     pub seq: i64,
-    /// First of its chain of replacements.
+    /// Id of the first order of the chain of replacements that this one is in.
     pub root: i64,
-    /// The order it replaced.
+    /// Id of the order that this one replaced; `None`: none.
     pub replaces: Option<i64>,
     /// Number of the account.
     pub account: i64,
@@ -54,23 +54,23 @@ pub struct OrderLine {
     pub firm: String,
     /// The instrument's symbol.
     pub symbol: String,
-    /// Decimal places of a lot.
+    /// Decimal places of one lot, for display.
     pub lot_decimals: u8,
-    /// The order's number.
+    /// Participant's number of the order (UserRefNum).
     pub user_ref: i64,
-    /// The participant's own identifier.
+    /// The participant's own identifier, without padding.
     pub cl_ord_id: String,
     /// `buy` or `sell`.
     pub side: String,
-    /// Type of the order.
+    /// Type of the order, as a word.
     pub order_type: String,
-    /// Time in force.
+    /// Time in force of the order, as a word.
     pub time_in_force: String,
-    /// Price, 1/10000 of the currency.
+    /// Limit price at present, 1/10000 of the currency; 0: none.
     pub price: i64,
-    /// Stop price, distance or offset, 1/10000; 0: none.
+    /// Stop price, trail distance or peg offset, 1/10000 of the currency; 0: none.
     pub stop_price: i64,
-    /// Lots open when it began.
+    /// Open quantity when the order began, lots.
     pub qty: i64,
     /// Traded quantity, lots.
     pub filled: i64,
@@ -80,23 +80,23 @@ pub struct OrderLine {
     pub leaves: i64,
     /// State: one of [`ORDER_STATES`].
     pub state: String,
-    /// Why it was refused, or lots of it cancelled last.
+    /// Why the order was refused, or why lots of it were cancelled last; `None`: neither.
     pub reason: Option<String>,
-    /// Public reference.
+    /// Public reference of the order; 0: none.
     pub order_ref: i64,
-    /// The gateway it came through.
+    /// Number of the gateway that the request came through.
     pub gateway: i64,
-    /// When that received it, ns.
+    /// When the gateway received the request, ns since the epoch.
     pub t_in: i64,
-    /// When it began, engine time, ns.
+    /// Engine time at which the order began, ns since the epoch.
     pub t_ns: i64,
-    /// When it changed last, ns.
+    /// Engine time of the order's last change, ns since the epoch.
     pub t_last: i64,
     /// Number of the venue's day on which it began.
     pub day: i64,
 }
 
-/// One side of a trade.
+/// The buyer or the seller of a trade.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PartyLine {
     /// Number of the account.
@@ -105,61 +105,61 @@ pub struct PartyLine {
     pub participant: String,
     /// Firm of the account.
     pub firm: String,
-    /// Id of the order: [`crate::Order::id`].
+    /// Id of the order ([`crate::Order::id`]); `None`: the store has no such order.
     pub order: Option<i64>,
-    /// The order's number.
+    /// Participant's number of the order (UserRefNum).
     pub user_ref: i64,
-    /// The participant's own identifier.
+    /// The participant's own identifier, without padding.
     pub cl_ord_id: String,
 }
 
-/// One row of the trades, with the names of now.
+/// One trade as the store has it, with today's names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TradeLine {
-    /// Match number.
+    /// Match number of the trade.
     pub match_number: i64,
-    /// Place of the input that made it.
+    /// Position in the log of the input that made the trade.
     pub seq: i64,
-    /// Engine time, ns.
+    /// Engine time of the trade, ns since the epoch.
     pub t_ns: i64,
     /// The instrument's symbol.
     pub symbol: String,
-    /// The instrument's number.
+    /// Number of the instrument, from 1.
     pub instrument: i64,
-    /// Decimal places of a lot.
+    /// Decimal places of one lot, for display.
     pub lot_decimals: u8,
-    /// Price as it stands, 1/10000.
+    /// Price at present, after corrections, 1/10000 of the currency.
     pub price: i64,
-    /// Lots as they stand; 0 when broken.
+    /// Quantity at present, after corrections, lots; 0 when broken.
     pub qty: i64,
-    /// Price at which it was traded.
+    /// Price at which the trade was made, 1/10000 of the currency.
     pub traded_price: i64,
-    /// Quantity that was traded, lots.
+    /// Quantity with which the trade was made, lots.
     pub traded_qty: i64,
     /// State: one of [`TRADE_STATES`].
     pub state: String,
-    /// Continuous trading, or which auction.
+    /// `continuous`, or the auction, as a word.
     pub kind: String,
-    /// Side that came in; none in auctions.
+    /// Side of the order that came in, `buy` or `sell`; `None` in auctions.
     pub aggressor: Option<String>,
-    /// Feed position that prints it.
+    /// Feed position of the message that prints the trade.
     pub feed_position: i64,
-    /// The buyer.
+    /// The side that bought.
     pub buy: PartyLine,
-    /// The seller.
+    /// The side that sold.
     pub sell: PartyLine,
-    /// Number of the venue's day.
+    /// Number of the venue's day, from 1.
     pub day: i64,
 }
 
-/// Counts of an account in an instrument.
+/// Totals of an account in an instrument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Orders taken, replacements not counted.
+    /// Number of orders accepted, replacements not counted.
     pub orders: i64,
     /// Number of open orders.
     pub open_orders: i64,
-    /// Open quantity of these, lots.
+    /// Open quantity of all open orders, lots.
     pub open_lots: i64,
 }
 
@@ -188,19 +188,19 @@ const COUNTS: &str = "SELECT account, instrument, \
     sum(CASE WHEN state = 'open' THEN 1 ELSE 0 END), CAST(sum(leaves) AS BIGINT) \
     FROM orders WHERE state <> 'rejected' GROUP BY account, instrument ORDER BY 1, 2";
 
-/// A store, open for reading only.
+/// A store that is open for reading.
 pub struct Query {
     pub(crate) db: Db,
 }
 
-/// A question that is being put together.
+/// A question that is being composed: text and bound values.
 struct Question {
     text: String,
     values: Vec<Value>,
 }
 
 impl Question {
-    /// Adds a piece, whose `{}` stand for a value.
+    /// Appends text, in which every `{}` stands for the value.
     fn with(&mut self, text: &str, value: impl Into<Value>) {
         self.values.push(value.into());
         self.text.push_str(&text.replace("{}", &format!("?{}", self.values.len())));
@@ -323,7 +323,7 @@ impl Query {
         })
     }
 
-    /// Adds what both have in common, and asks.
+    /// Appends the conditions and the order that both questions have, and asks.
     fn ask(
         &self,
         mut question: Question,
@@ -379,18 +379,18 @@ impl Query {
     }
 }
 
-/// A table made from the log.
+/// One of the tables that are made from the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Table {
-    /// Orders.
+    /// Table of orders, one row each.
     Orders,
-    /// Trades.
+    /// Table of trades, one row each.
     Trades,
-    /// Cancels.
+    /// Table of cancels: open lots that went away without trading.
     Cancels,
-    /// Trades that were broken or corrected.
+    /// Table of trades that were broken or corrected.
     Amendments,
-    /// Refused cancels.
+    /// Table of cancels and mass cancels that were refused.
     Refusals,
 }
 

@@ -16,22 +16,22 @@ use zerocopy::IntoBytes;
 use crate::feeder::Batch;
 use crate::rows::{Amendment, Cancel, Order, OrderState, Party, Refusal, Terms, Trade};
 
-/// Turns reports into rows; keeps what is open in memory.
+/// Turns execution reports into rows; keeps the open orders in memory.
 #[derive(Default)]
 pub(crate) struct RowBuilder {
-    /// Open orders by account and number.
+    /// Open orders, by account and participant's number.
     open: HashMap<u64, Order>,
-    /// Orders that changed, perhaps twice, perhaps closed meanwhile.
+    /// Keys of the orders that have changed; an order may be named twice, or be closed by now.
     touched: Vec<u64>,
-    /// The side of a trade that was told first.
+    /// The report and party of a trade whose other side has not been told yet.
     half: Option<(ExecutionReport, Party)>,
     /// Number of reports so far.
     pub(crate) reports: u64,
-    /// Digest of all of them.
+    /// Digest of all reports so far.
     pub(crate) digest: Digest,
-    /// Reports about orders that this log never opened.
+    /// Number of reports about orders that this log never opened.
     pub(crate) strangers: u64,
-    /// The day that the next input is of.
+    /// Counts the venue's days: which day the next input is of.
     pub(crate) days: DayCount,
 }
 
@@ -40,7 +40,7 @@ fn key_of(report: &ExecutionReport) -> u64 {
 }
 
 impl RowBuilder {
-    /// Takes what an input caused.
+    /// Turns the reports that an input caused into rows.
     pub(crate) fn take(&mut self, input: &Input, reports: &[ExecutionReport], batch: &mut Batch) {
         for report in reports {
             self.reports += 1;
@@ -141,7 +141,8 @@ impl RowBuilder {
         self.begin(report, order);
     }
 
-    /// Changes an open order; it goes when nothing of it is open any more. Its [`Order::id`], or 0.
+    /// Changes an open order, which is removed when nothing of it is open any more; returns its
+    /// [`Order::id`], or 0.
     fn change(
         &mut self,
         report: &ExecutionReport,
@@ -223,7 +224,7 @@ impl RowBuilder {
         });
     }
 
-    /// Writes one row for an amended trade, of which both sides are told.
+    /// Adds one row for a broken or corrected trade, although both of its sides are told.
     fn amend(&mut self, input: &Input, report: &ExecutionReport, batch: &mut Batch) {
         let (seq, match_number) = (input.seq.0, report.match_number);
         let told = |last: &Amendment| last.seq == seq && last.match_number == match_number;
@@ -243,7 +244,7 @@ impl RowBuilder {
         });
     }
 
-    /// Adds the open orders that changed, and puts all in order.
+    /// Adds the open orders that have changed to the batch, and sorts it.
     pub(crate) fn seal(&mut self, batch: &mut Batch) {
         for key in self.touched.drain(..) {
             if let Some(order) = self.open.get_mut(&key).filter(|order| order.dirty) {
@@ -254,7 +255,7 @@ impl RowBuilder {
         batch.orders.sort_unstable_by_key(|order| order.id);
     }
 
-    /// Rows that a batch has, about.
+    /// Approximate number of the batch's rows for changed orders.
     pub(crate) fn touched(&self) -> usize {
         self.touched.len()
     }

@@ -1,16 +1,16 @@
-//! The rows, before they have a database.
+//! The rows of the tables, independent of a database.
 
 use types::{
     AccountId, CancelReason, ClOrdId, Command, ExecutionReport, InstrumentId, Liquidity,
     MatchNumber, Nanos, OrderRef, Price, Qty, RejectReason, Side, UserRefNum,
 };
 
-/// Where an order is in its life.
+/// State of an order, the column `state` of orders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OrderState {
     /// The order has open lots.
     Open,
-    /// The order was filled, or what was left of it was.
+    /// All lots that were open have traded.
     Filled,
     /// The rest of the order was cancelled.
     Cancelled,
@@ -21,7 +21,7 @@ pub enum OrderState {
 }
 
 impl OrderState {
-    /// Name of the state in the table.
+    /// The word for the state in the table.
     pub fn name(self) -> &'static str {
         match self {
             OrderState::Open => "open",
@@ -33,69 +33,69 @@ impl OrderState {
     }
 }
 
-/// One order: from its acceptance, or its acceptance as another's replacement, to its end.
+/// One order, from its acceptance (or from its acceptance as a replacement) to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Order {
-    /// Number of the report that told of it first, among all reports of the log, from 1.
+    /// Number of the report that first told of the order, among all reports of the log, from 1.
     pub id: u64,
-    /// Place of its request in the log.
+    /// Position in the log of the request that made the order.
     pub seq: u64,
-    /// Of the first order of its chain of replacements: its own, if it replaces none.
+    /// Id of the first order of the chain of replacements; the order's own if it replaces none.
     pub root: u64,
-    /// The order it replaced, or would have; 0: none, or unknown.
+    /// Id of the order that this one replaced or was to replace; 0: none, or unknown.
     pub replaces: u64,
     /// The account that it belongs to.
     pub account: AccountId,
-    /// The instrument.
+    /// Instrument that the order is for.
     pub instrument: InstrumentId,
-    /// Number of the order.
+    /// Participant's number of the order.
     pub user_ref: UserRefNum,
-    /// The participant's own identifier.
+    /// The participant's own identifier, as entered.
     pub cl_ord_id: ClOrdId,
-    /// Side.
+    /// Whether the order buys or sells.
     pub side: Side,
-    /// Terms beside side, price and quantity.
+    /// Terms other than side, price and quantity.
     pub terms: Terms,
-    /// Price, as it is now.
+    /// Limit price at present; 0: none.
     pub price: Price,
-    /// Lots open when it began; of a refused one the lots asked for.
+    /// Open quantity when the order began, lots; of a refused order the quantity asked for.
     pub qty: Qty,
-    /// Lots traded since; trades broken later count.
+    /// Quantity traded since, lots; trades that were broken later count.
     pub filled: u64,
     /// Quantity cancelled since, lots.
     pub cancelled: u64,
-    /// Open quantity, lots.
+    /// Open quantity at present, lots.
     pub leaves: Qty,
-    /// State.
+    /// State of the order at present.
     pub state: OrderState,
-    /// Reason of a rejection.
+    /// Reason of a rejection; [`RejectReason::None`]: the order was accepted.
     pub reject: RejectReason,
-    /// Why lots were cancelled last.
+    /// Reason of the last cancellation; [`CancelReason::None`]: no lots were cancelled.
     pub cancel: CancelReason,
-    /// Public reference when it was entered.
+    /// Public reference that the order had when it was entered.
     pub order_ref: OrderRef,
     /// The gateway that its request came through.
     pub gateway: u16,
     /// Time at which the gateway received it.
     pub t_in: Nanos,
-    /// When it began, engine time.
+    /// Engine time at which the order began.
     pub t_seq: Nanos,
-    /// When it changed last, engine time.
+    /// Engine time of the order's last change.
     pub t_last: Nanos,
     /// Number of the venue's day on which it began, from 1 ([`engine::daily`]).
     pub day: u32,
-    /// Whether the store has it, so that it is changed there and not put in.
+    /// Whether the store has the row already, so that it is updated and not inserted.
     pub(crate) stored: bool,
-    /// Whether it has changed since.
+    /// Whether the row has changed since it was written.
     pub(crate) dirty: bool,
 }
 
-/// Terms of an order beside side, price and quantity.
+/// Terms of an order other than side, price and quantity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// Type of the order.
+    /// Type of the order: how its price is given.
     pub order_type: types::OrderType,
-    /// Time in force.
+    /// Time in force of the order.
     pub time_in_force: types::TimeInForce,
     /// Flags, as [`Command::flags`].
     pub flags: u8,
@@ -105,12 +105,12 @@ pub struct Terms {
     pub display_qty: u32,
     /// Lots that must trade on entry; 0: none.
     pub min_qty: u32,
-    /// End of a good-till-date order; 0: none.
+    /// End of a good-till-date order, ns since the epoch; 0: none.
     pub expire_at: Nanos,
 }
 
 impl Terms {
-    /// From the request, and from the report where the exchange has decided otherwise.
+    /// Terms from the request, or from the report where the exchange has decided otherwise.
     pub(crate) fn of(command: &Command, report: &ExecutionReport) -> Terms {
         Terms {
             order_type: report.order_type,
@@ -127,112 +127,113 @@ impl Terms {
 /// One trade between two orders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trade {
-    /// Match number.
+    /// Match number of the trade.
     pub match_number: MatchNumber,
-    /// Place of the input that made it.
+    /// Position in the log of the input that made the trade.
     pub seq: u64,
-    /// Engine time.
+    /// Engine time of the trade.
     pub t_seq: Nanos,
-    /// The instrument.
+    /// Instrument that traded.
     pub instrument: InstrumentId,
-    /// Price.
+    /// Price at which the lots traded.
     pub price: Price,
-    /// Quantity, lots.
+    /// Quantity that traded, lots.
     pub qty: Qty,
     /// Side that came in and traded; `None` in an auction.
     pub aggressor: Option<Side>,
-    /// How the first side told traded.
+    /// Liquidity of the side that the first report is about; tells continuous trading from
+    /// auctions.
     pub liquidity: Liquidity,
-    /// Feed position that prints it.
+    /// Feed position of the message that prints the trade.
     pub public_after: u64,
     /// Number of the venue's day, from 1 ([`engine::daily`]).
     pub day: u32,
-    /// The buyer.
+    /// The side that bought.
     pub buy: Party,
-    /// The seller.
+    /// The side that sold.
     pub sell: Party,
 }
 
-/// One side of a trade.
+/// The buyer or the seller of a trade.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Party {
     /// The account on this side.
     pub account: AccountId,
-    /// [`Order::id`]; 0: the store has no such order.
+    /// Id of the order ([`Order::id`]); 0: the store has no such order.
     pub order: u64,
-    /// The order's number.
+    /// Participant's number of the order.
     pub user_ref: UserRefNum,
-    /// The participant's own identifier.
+    /// The participant's own identifier of the order.
     pub cl_ord_id: ClOrdId,
 }
 
 /// Open lots that went away without trading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cancel {
-    /// Number of its report.
+    /// Number of the report among all reports of the log, from 1.
     pub id: u64,
-    /// Place of the input that did it.
+    /// Position in the log of the input that caused the cancel.
     pub seq: u64,
-    /// [`Order::id`]; 0: the store has no such order.
+    /// Id of the order ([`Order::id`]); 0: the store has no such order.
     pub order: u64,
     /// The account that it belongs to.
     pub account: AccountId,
-    /// The instrument.
+    /// Instrument of the order.
     pub instrument: InstrumentId,
-    /// The order's number.
+    /// Participant's number of the order.
     pub user_ref: UserRefNum,
     /// The request's own identifier, if it had one, otherwise the order's.
     pub cl_ord_id: ClOrdId,
-    /// Quantity, lots.
+    /// Quantity that was cancelled, lots.
     pub qty: Qty,
     /// Quantity that stays open, lots.
     pub leaves: Qty,
     /// Reason of the cancel.
     pub reason: CancelReason,
-    /// Engine time.
+    /// Engine time of the cancel.
     pub t_seq: Nanos,
 }
 
-/// A trade broken or corrected by an operator.
+/// A trade that an operator has broken or corrected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Amendment {
-    /// Number of the first report that told of it.
+    /// Number of the first report about it among all reports of the log, from 1.
     pub id: u64,
-    /// Place of the operator's command.
+    /// Position in the log of the operator's command.
     pub seq: u64,
-    /// Match number of the trade.
+    /// Match number of the trade that was changed.
     pub match_number: MatchNumber,
     /// Whether it was broken; otherwise it was corrected.
     pub broken: bool,
-    /// New price.
+    /// Price from now on.
     pub price: Price,
     /// Lots from now on; 0 when broken.
     pub qty: Qty,
-    /// Operator, as the log says.
+    /// Name of the operator, as the command has it.
     pub operator: ClOrdId,
-    /// Engine time.
+    /// Engine time of the change.
     pub t_seq: Nanos,
 }
 
 /// A cancel or mass cancel that was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// Number of its report.
+    /// Number of the report among all reports of the log, from 1.
     pub id: u64,
     /// Position of the request in the log.
     pub seq: u64,
     /// The account that it belongs to.
     pub account: AccountId,
-    /// On what; 0: not said.
+    /// Instrument that the request names; 0: none.
     pub instrument: InstrumentId,
-    /// The order's number, or the request's.
+    /// Participant's number of the order that was to be cancelled, or of the request.
     pub user_ref: UserRefNum,
-    /// The request's own identifier.
+    /// Identifier of the request itself.
     pub cl_ord_id: ClOrdId,
     /// Whether it was a mass cancel.
     pub mass: bool,
     /// Reason of the refusal.
     pub reason: RejectReason,
-    /// Engine time.
+    /// Engine time of the refusal.
     pub t_seq: Nanos,
 }

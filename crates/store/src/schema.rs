@@ -1,11 +1,12 @@
-//! The tables. Whatever changes here, or in the words of their columns, is another [`SCHEMA`].
+//! The tables and statements. A change here, or in the words of their columns, needs another
+//! version, [`SCHEMA`].
 
 /// Version of the schema; kept in a file's `user_version`, or a server's table `store_version`.
 pub const SCHEMA: i64 = 2;
-/// Tells the file from other programs' databases: "FBST".
+/// SQLite `application_id` that marks the file as a store: "FBST".
 pub(crate) const APPLICATION: i64 = 0x4642_5354;
 
-/// Tables made from the log, and the column that names a row.
+/// Tables made from the log, each with the column that is its key.
 pub const TABLES: [(&str, &str); 5] = [
     ("orders", "id"),
     ("trades", "match_number"),
@@ -86,15 +87,15 @@ CREATE VIEW fills AS
     FROM trades;
 ";
 
-/// A statement for many rows.
+/// A statement that is executed for many rows.
 pub(crate) struct Many {
     /// SQLite statement for one row, with a placeholder for each column.
     pub(crate) row: String,
-    /// Of PostgreSQL, done once: a placeholder for each column of all rows.
+    /// PostgreSQL statement for all rows at once, with one placeholder for each column.
     pub(crate) columns: String,
 }
 
-/// Columns of a table, and whether they are text.
+/// Columns of a table in their order, each with whether it is text.
 pub(crate) fn columns_of(table: &str) -> Vec<(&'static str, bool)> {
     let begin = format!("CREATE TABLE {table} (");
     let body = CREATE.split(&begin).nth(1).and_then(|rest| rest.split(") STRICT;").next());
@@ -105,7 +106,7 @@ pub(crate) fn columns_of(table: &str) -> Vec<(&'static str, bool)> {
     body.unwrap_or("").split(',').filter_map(column).collect()
 }
 
-/// Columns of all rows, as PostgreSQL makes rows of them again.
+/// PostgreSQL expression that turns one array per column into rows.
 fn unnest(columns: &[(&str, bool)]) -> String {
     let one = |((_, text), at): (&(&str, bool), usize)| {
         format!("${at}::{}[]", if *text { "text" } else { "bigint" })
@@ -114,7 +115,7 @@ fn unnest(columns: &[(&str, bool)]) -> String {
     format!("unnest({})", all.join(", "))
 }
 
-/// Puts rows with all their columns into a table.
+/// The statement that inserts rows with all their columns into a table.
 pub(crate) fn insert(table: &str) -> Many {
     let columns = columns_of(table);
     let places: Vec<String> = (1..=columns.len()).map(|at| format!("?{at}")).collect();
@@ -124,7 +125,7 @@ pub(crate) fn insert(table: &str) -> Many {
     }
 }
 
-/// Changes columns of rows of a table; the first value of a row is its key.
+/// The statement that updates columns of rows of a table; the first value of a row is its key.
 pub(crate) fn update(table: &str, key: &str, changed: &[&str]) -> Many {
     let known = columns_of(table);
     let named = |name: &str| known.iter().copied().find(|(known, _)| *known == name);
@@ -149,11 +150,11 @@ pub(crate) fn update(table: &str, key: &str, changed: &[&str]) -> Many {
     }
 }
 
-/// Columns of an order that change; all others are said when it begins.
+/// Columns of an order that may change after the order has begun.
 pub(crate) const ORDER_CHANGES: [&str; 7] =
     ["price", "filled", "cancelled", "leaves", "state", "reason", "t_last"];
 
-/// Before the trade itself is changed: what it was is taken from there.
+/// To be executed before the trade is updated, because the former values are taken from there.
 pub(crate) const INSERT_AMENDMENT: &str = "INSERT INTO amendments \
     SELECT CAST(?1 AS BIGINT), CAST(?2 AS BIGINT), match_number, CAST(?4 AS TEXT), price, qty, \
     CAST(?5 AS BIGINT), CAST(?6 AS BIGINT), CAST(?7 AS TEXT), CAST(?8 AS BIGINT) FROM trades \
@@ -166,7 +167,8 @@ pub(crate) const SELECT_ORIGIN: &str =
     "SELECT rules_version, config_digest, log, session, midnight FROM state";
 pub(crate) const SELECT_PROGRESS: &str =
     "SELECT applied, t_last, reports, reports_digest, feed_next, strangers FROM state";
-/// Only from where the batch begins: what was fed twice changes nothing.
+/// Takes effect only at the position where the batch begins, so that a batch that is fed twice
+/// changes nothing.
 pub(crate) const UPDATE_STATE: &str = "UPDATE state SET applied = ?2, t_last = ?3, reports = ?4, \
     reports_digest = ?5, feed_next = ?6, strangers = ?7 WHERE applied = ?1";
 pub(crate) const PUT_ACCOUNT: &str = "INSERT INTO accounts VALUES (?1, ?2, ?3, ?4) \

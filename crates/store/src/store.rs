@@ -1,4 +1,5 @@
-//! The store, open for writing: whose it is, and one batch a transaction.
+//! A store that is open for writing: it checks whose log it holds and writes one batch per
+//! transaction.
 
 use types::{ClOrdId, Instrument, Side};
 
@@ -10,45 +11,45 @@ use crate::place::Place;
 use crate::rows::{Order, Party, Trade};
 use crate::schema::{self, SCHEMA};
 
-/// Which log a store is made of.
+/// Identity of the log that a store is made from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// Version of the rules.
+    /// Version of the matching rules.
     pub rules_version: u32,
     /// Digest of the engine's configuration.
     pub config_digest: u64,
-    /// Name of the log: of its journal.
+    /// Name of the log's journal.
     pub log: u64,
-    /// MoldUDP64 and SoupBinTCP session.
+    /// Session name that the log's MoldUDP64 and SoupBinTCP streams have.
     pub session: String,
     /// Midnight that times of the wire count from, ns since the epoch.
     pub midnight: u64,
 }
 
-/// Names of an account.
+/// The names of an account, for queries.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Account {
     /// Number of the account, from 1.
     pub id: u16,
-    /// Login.
+    /// Login of the account.
     pub name: String,
-    /// CompID; empty: none.
+    /// CompID of the account; empty: none.
     pub comp_id: String,
-    /// Firm; empty: none.
+    /// Firm of the account; empty: none.
     pub firm: String,
 }
 
-/// A store, open for writing.
+/// A store that is open for writing.
 pub struct Store {
     db: Db,
 }
 
-/// A whole number as databases have them.
+/// A number as the signed 64 bits of a database column.
 pub(crate) fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A number that may be missing.
+/// A number as a column; `None` for 0, which stands for unknown.
 fn known(value: u64) -> Option<i64> {
     Some(int(value)).filter(|value| *value != 0)
 }
@@ -60,12 +61,12 @@ fn side(side: Side) -> &'static str {
     }
 }
 
-/// A participant's identifier without its padding.
+/// A participant's identifier, without its padding.
 fn text(id: &ClOrdId) -> String {
     String::from_utf8_lossy(&id.0).trim_end_matches([' ', '\0']).to_string()
 }
 
-/// Checks whose tables they are. `None`: nobody's, it is empty.
+/// Checks that the tables are this program's and of this schema; `None`: there are no tables.
 pub(crate) fn check_schema(db: &Db) -> Result<Option<()>, StoreError> {
     match db.version()? {
         None => Ok(None),
@@ -199,7 +200,7 @@ fn check_origin(db: &Db, origin: &Origin) -> Result<(), StoreError> {
     }
 }
 
-/// Names are the configuration's, not the log's: those of now.
+/// Writes the names of accounts and instruments, which are those of the configuration at present.
 fn name(db: &Db, accounts: &[Account], instruments: &[Instrument]) -> Result<(), StoreError> {
     for account in accounts {
         let Account { id, name, comp_id, firm } = account;
@@ -230,7 +231,7 @@ pub(crate) fn progress(db: &Db) -> Result<Progress, StoreError> {
     })
 }
 
-/// Checks that a statement changed all rows.
+/// Executes a statement for all rows, and checks that it changed each of them.
 fn all(
     table: &'static str,
     due: usize,
@@ -248,7 +249,7 @@ fn put_orders(db: &Db, batch: &Batch) -> Result<(), StoreError> {
     all("orders", changed.len(), db.put(&update, &changed))
 }
 
-/// Why it was refused, or why lots of it were cancelled last.
+/// Why the order was refused, or why lots of it were cancelled last.
 fn reason(order: &Order) -> Option<&'static str> {
     if order.reject != types::RejectReason::None {
         return Some(names::reject_reason(order.reject));
@@ -257,7 +258,7 @@ fn reason(order: &Order) -> Option<&'static str> {
     cancelled.then(|| names::cancel_reason(order.cancel))
 }
 
-/// Values of [`schema::ORDER_CHANGES`], the key last.
+/// The key of an order, then the values of the columns [`schema::ORDER_CHANGES`].
 fn order_changes(order: &Order) -> Vec<Value> {
     vec![
         int(order.id).into(),
@@ -271,7 +272,7 @@ fn order_changes(order: &Order) -> Vec<Value> {
     ]
 }
 
-/// A number of any size that a database's has.
+/// A small number as a database value.
 fn small(value: impl Into<i64>) -> Value {
     Value::Int(value.into())
 }

@@ -1,4 +1,4 @@
-//! Feeder and store together: every input once, many a transaction.
+//! A feeder and a store together: each input of the log once, many inputs per transaction.
 
 use engine::Config;
 use types::Input;
@@ -7,13 +7,13 @@ use crate::error::StoreError;
 use crate::feeder::{Feeder, Progress};
 use crate::store::Store;
 
-/// Rows after which a batch is written.
+/// Number of rows after which a batch is written.
 pub const BATCH_ROWS: usize = 20_000;
-/// Inputs after which it is, however few rows they made.
+/// Number of inputs after which a batch is written, however few rows they made.
 const BATCH_INPUTS: u64 = 200_000;
 
-/// See the module. The log is fed from its beginning each time: what the store has already brings
-/// the engine up to it, is checked, and written no more.
+/// Feeds a store with a log, always from the log's beginning: what the store has already brings the
+/// engine up to it, is checked, and is not written again.
 pub struct StoreWriter {
     feeder: Feeder,
     store: Store,
@@ -36,7 +36,7 @@ impl StoreWriter {
         Ok(StoreWriter { feeder, store, stored, rows: 0, batch_rows: BATCH_ROWS })
     }
 
-    /// This writer with another size of batches, rows.
+    /// Sets the number of rows after which a batch is written.
     pub fn with_batches(self, rows: usize) -> StoreWriter {
         StoreWriter { batch_rows: rows.max(1), ..self }
     }
@@ -77,12 +77,12 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// How far the store holds.
+    /// Position up to which the store holds the log, and totals.
     pub fn stored(&self) -> Progress {
         self.stored
     }
 
-    /// How far the log was taken in.
+    /// Position up to which the log was taken in, and totals.
     pub fn taken(&self) -> Progress {
         self.feeder.progress()
     }
@@ -92,12 +92,12 @@ impl StoreWriter {
         self.rows
     }
 
-    /// Feeder and store, apart again; what waits is gone.
+    /// Separates feeder and store; rows that were not written are dropped.
     pub fn into_parts(self) -> (Feeder, Store) {
         (self.feeder, self.store)
     }
 
-    /// The feeder, to look at.
+    /// The feeder, for reading.
     pub fn feeder(&self) -> &Feeder {
         &self.feeder
     }

@@ -21,7 +21,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// One of our own words.
+    /// A value from a word of this program (not from outside).
     pub(crate) fn word(word: &'static str) -> Value {
         Value::Text(Cow::Borrowed(word))
     }
@@ -39,7 +39,8 @@ impl From<Option<i64>> for Value {
     }
 }
 
-/// Somebody's text, as both engines take it: none of PostgreSQL's has a character of zero.
+/// A text from outside, in a form that both engines take: PostgreSQL's texts cannot hold a zero
+/// character.
 impl From<String> for Value {
     fn from(text: String) -> Value {
         match text.contains('\0') {
@@ -55,7 +56,7 @@ impl From<&str> for Value {
     }
 }
 
-/// Reading one column after another.
+/// Reads the columns of a row one after another.
 pub(crate) struct Columns<'a>(std::slice::Iter<'a, Value>);
 
 impl<'a> Columns<'a> {
@@ -63,17 +64,17 @@ impl<'a> Columns<'a> {
         Columns(row.iter())
     }
 
-    /// The next column, a number.
+    /// The next column as a whole number.
     pub(crate) fn int(&mut self) -> Result<i64, StoreError> {
         self.known()?.ok_or(StoreError::Foreign)
     }
 
-    /// The next column, a number of a smaller kind.
+    /// The next column as a whole number of a smaller type; an error when it does not fit.
     pub(crate) fn small<T: TryFrom<i64>>(&mut self) -> Result<T, StoreError> {
         T::try_from(self.int()?).map_err(|_| StoreError::Foreign)
     }
 
-    /// The next column, a number that may be missing.
+    /// The next column as a whole number; `None` for NULL.
     pub(crate) fn known(&mut self) -> Result<Option<i64>, StoreError> {
         match self.0.next() {
             Some(Value::Int(value)) => Ok(Some(*value)),
@@ -82,7 +83,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The next column, text that may be missing.
+    /// The next column as text; `None` for NULL.
     pub(crate) fn said(&mut self) -> Result<Option<String>, StoreError> {
         match self.0.next() {
             Some(Value::Text(text)) => Ok(Some(text.to_string())),
@@ -91,7 +92,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The next column as text.
+    /// The next column as text; an error for NULL.
     pub(crate) fn text(&mut self) -> Result<String, StoreError> {
         self.said()?.ok_or(StoreError::Foreign)
     }
@@ -100,23 +101,23 @@ impl<'a> Columns<'a> {
 /// Purpose of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Intent {
-    /// Changing it.
+    /// The transaction changes rows.
     Write,
-    /// Asking several questions about one moment.
+    /// The transaction asks several questions about one moment.
     Read,
 }
 
-/// Function that is called for each row.
+/// Function that is called with each row found.
 pub(crate) type Visit<'a> = &'a mut dyn FnMut(&[Value]) -> Result<(), StoreError>;
 
-/// A database that is open.
+/// An open database of either engine.
 pub(crate) enum Db {
     Sqlite(sqlite::Sqlite),
     Postgres(Box<postgres::Postgres>),
 }
 
 impl Db {
-    /// Opens it for reading; nothing is made.
+    /// Opens a database for reading; creates nothing.
     pub(crate) fn reading(place: &Place) -> Result<Db, StoreError> {
         match place {
             Place::File(path) => Ok(Db::Sqlite(sqlite::Sqlite::reading(path)?)),
@@ -126,7 +127,7 @@ impl Db {
         }
     }
 
-    /// Opens a store for writing.
+    /// Opens a database for the process that feeds it.
     pub(crate) fn writing(place: &Place) -> Result<Db, StoreError> {
         match place {
             Place::File(path) => Ok(Db::Sqlite(sqlite::Sqlite::writing(path)?)),
@@ -147,7 +148,7 @@ impl Db {
         }
     }
 
-    /// Makes the tables, inside a transaction.
+    /// Creates the tables, inside a transaction.
     pub(crate) fn create(&self) -> Result<(), StoreError> {
         match self {
             Db::Sqlite(db) => db.create(),
@@ -155,8 +156,8 @@ impl Db {
         }
     }
 
-    /// Becomes the only one who feeds it, until it is closed. Of a file anybody may: whoever comes second
-    /// finds it moved.
+    /// Claims the right to feed the store, until it is closed; false when another process has it. A
+    /// SQLite file can always be claimed: the second feeder finds the store moved.
     pub(crate) fn claim(&self) -> Result<bool, StoreError> {
         match self {
             Db::Sqlite(_) => Ok(true),
@@ -164,7 +165,7 @@ impl Db {
         }
     }
 
-    /// Begins a transaction; there is one at a time.
+    /// Begins a transaction; there is at most one at a time.
     pub(crate) fn begin(&self, intent: Intent) -> Result<(), StoreError> {
         match self {
             Db::Sqlite(db) => db.begin(intent),
@@ -179,7 +180,7 @@ impl Db {
         }
     }
 
-    /// Does all of it or nothing.
+    /// Runs `work` in a transaction: all of its changes are made, or none.
     pub(crate) fn change<T>(
         &self,
         change: impl FnOnce(&Db) -> Result<T, StoreError>,
@@ -195,7 +196,7 @@ impl Db {
         }
     }
 
-    /// Does one statement; says how many rows it changed.
+    /// Executes one statement; returns how many rows it changed.
     pub(crate) fn execute(&self, text: &str, values: &[Value]) -> Result<u64, StoreError> {
         match self {
             Db::Sqlite(db) => db.execute(text, values),
@@ -203,7 +204,7 @@ impl Db {
         }
     }
 
-    /// Does the same for many rows of values; says how many rows it changed.
+    /// Executes a statement for many rows of values; returns how many rows it changed.
     pub(crate) fn put(&self, many: &Many, rows: &[Vec<Value>]) -> Result<u64, StoreError> {
         match self {
             _ if rows.is_empty() => Ok(0),
@@ -212,7 +213,7 @@ impl Db {
         }
     }
 
-    /// Shows `visit` the rows that a question finds.
+    /// Calls `visit` with each row that a question finds.
     pub(crate) fn each(
         &self,
         text: &str,
@@ -225,7 +226,7 @@ impl Db {
         }
     }
 
-    /// The only row.
+    /// The only row that a question finds, read by `read`.
     pub(crate) fn row<T>(
         &self,
         text: &str,
@@ -239,7 +240,7 @@ impl Db {
         found.ok_or(StoreError::Missing)
     }
 
-    /// Writes less carefully from now on, for what counts only once it is whole.
+    /// Writes faster and less safely from now on, for a store that counts only once it is complete.
     pub(crate) fn hurry(&self) -> Result<(), StoreError> {
         match self {
             Db::Sqlite(db) => db.hurry(),
@@ -248,7 +249,7 @@ impl Db {
         }
     }
 
-    /// Closes it, with everything where it belongs.
+    /// Closes the database, with everything in its main file.
     pub(crate) fn close(self) -> Result<(), StoreError> {
         match self {
             Db::Sqlite(db) => db.close(),
@@ -257,7 +258,7 @@ impl Db {
     }
 }
 
-/// Puts what was made beside a place into that place, and removes what was there.
+/// Moves the store `made` to `place` and removes what was there.
 pub(crate) fn replace(place: &Place, made: &Place) -> Result<(), StoreError> {
     match (place, made) {
         (Place::Server(place), Place::Server(made)) => postgres::replace(place, made),
@@ -266,7 +267,7 @@ pub(crate) fn replace(place: &Place, made: &Place) -> Result<(), StoreError> {
     }
 }
 
-/// Removes a store, if it is there.
+/// Removes a store, if there is one.
 pub(crate) fn remove(place: &Place) -> Result<(), StoreError> {
     match place {
         Place::Server(server) => postgres::remove(server),

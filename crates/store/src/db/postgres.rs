@@ -16,13 +16,13 @@ use crate::error::StoreError;
 use crate::place::ServerPlace;
 use crate::schema::{self, APPLICATION, Many, SCHEMA};
 
-/// How long a server may take to answer a connection.
+/// Longest wait for a server's answer to a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long a connection may be silent before the server is asked whether it is there, and how long what was sent
 /// may wait for it.
 const SILENT: Duration = Duration::from_secs(10);
 const UNHEARD: Duration = Duration::from_secs(30);
-/// Most rows of one statement.
+/// Most rows that one statement changes.
 const ROWS: usize = 4_096;
 
 pub(crate) struct Postgres {
@@ -72,12 +72,12 @@ fn connect(place: &ServerPlace) -> Result<Client, StoreError> {
     Ok(config.connect(NoTls)?)
 }
 
-/// Placeholders as PostgreSQL has them.
+/// A statement with placeholders in PostgreSQL's form (`$1` for `?1`).
 fn text_of(text: &str) -> String {
     text.replace('?', "$")
 }
 
-/// A number for the locks of a schema.
+/// Key of the advisory lock of a schema.
 fn lock_of(schema: &str) -> i64 {
     let mut digest = types::Digest(APPLICATION as u64);
     schema.bytes().for_each(|byte| digest.fold(u64::from(byte)));
@@ -150,7 +150,7 @@ impl Postgres {
         Ok(self.client.borrow_mut().execute(&text_of(text), &values)?)
     }
 
-    /// Many rows are a statement: its values are columns.
+    /// Executes one statement for many rows, with one array of values for each column.
     pub(super) fn put(&self, many: &Many, rows: &[Vec<Value>]) -> Result<u64, StoreError> {
         let mut client = self.client.borrow_mut();
         let (statement, mut count) = (client.prepare(&many.columns)?, 0);

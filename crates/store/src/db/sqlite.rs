@@ -1,4 +1,4 @@
-//! Stores in SQLite files.
+//! Stores in SQLite files: opening, writing, replacing.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use super::{Intent, Value, Visit};
 use crate::error::StoreError;
 use crate::schema::{self, APPLICATION, Many, SCHEMA};
 
-/// How long a lock of somebody else is waited for.
+/// Longest wait for a lock that another connection holds.
 const BUSY: Duration = Duration::from_secs(5);
-/// Pages kept in memory, KiB.
+/// Size of SQLite's page cache, KiB.
 const CACHE_KIB: i64 = 32 << 10;
 /// Size that the write-ahead log is cut back to, bytes.
 const WAL_BYTES: i64 = 64 << 20;
@@ -141,7 +141,7 @@ impl Sqlite {
     }
 }
 
-/// The file and what SQLite may have left beside it.
+/// Removes the file and the files that SQLite keeps beside it.
 pub(super) fn remove(file: &Path) -> Result<(), StoreError> {
     for end in ENDS {
         let mut name = file.as_os_str().to_owned();
