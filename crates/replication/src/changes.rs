@@ -32,7 +32,7 @@ pub enum Refusal {
     Unknown(ReplicaId),
     /// There are as many as there can be, or the place is too long.
     Room,
-    /// No voter would be left.
+    /// The removal would leave no voter in the group.
     Last,
     /// The replica has not been heard from lately.
     Silent(ReplicaId),

@@ -23,7 +23,7 @@ impl std::fmt::Display for ReplicaId {
 pub struct Config {
     /// Name of the group: messages of another are refused.
     pub group: u64,
-    /// Number of this replica.
+    /// Number of this replica in its group, from 1.
     pub id: ReplicaId,
     /// How many there were when the group was made, numbered from 1: an odd number up to 9. Who is in
     /// it since then the log says ([`crate::Membership`]); one with a later number waits until it says
@@ -32,12 +32,12 @@ pub struct Config {
     /// Followers that nobody waits for and that elect nobody, numbered after the replicas: copies
     /// elsewhere, a moment behind; those there were when the group was made.
     pub learners: u8,
-    /// Seed of the election timeouts.
+    /// Seed of the random election timeouts.
     pub seed: u64,
     /// Names this start of it: a number that no other start has, so that answers to its questions are
     /// told from those to an earlier start's.
     pub start: u64,
-    /// Length of a tick, ns.
+    /// Length of a tick, ns; larger than 0.
     pub tick_ns: u64,
     /// A leader is heard of every so many ticks.
     pub heartbeat_ticks: u32,

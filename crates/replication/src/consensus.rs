@@ -1,4 +1,5 @@
-//! What passes between a replica and its consensus: records, what has to be written, one step's work.
+//! The types that pass between a replica and its consensus: records, writes, and the work of one
+//! step.
 
 use std::sync::Arc;
 
@@ -7,45 +8,45 @@ use raft::eraftpb::EntryData;
 
 use crate::{DecodeError, ReplicaId};
 
-/// Terms that replicas tell are below this: whoever hears of a later one is told a lie, and terms
-/// still grow.
+/// Bound of the terms that are believed: a message with this term or a later one is refused, so
+/// that terms can still grow.
 pub(crate) const TERM_MAX: u64 = 1 << 62;
-/// Positions of snapshots that replicas offer are below this: no journal has more.
+/// Bound of the positions of snapshots that other replicas offer.
 pub(crate) const POSITION_MAX: u64 = 1 << 61;
 
 const _: () = assert!(TERM_MAX < u64::MAX - TERMS_UNHEARD, "a term behind all that were told");
 
-/// A record of the log, with its place.
+/// A record of the log with its position and term.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// Position of the entry, from 1.
     pub position: u64,
-    /// The term of the leader that made it.
+    /// Term of the leader that made the record.
     pub term: u64,
     /// The record; empty for the one that a leader begins with, which is nobody's, and for those of
     /// the group's own.
     pub record: EntryData,
-    /// Who is in the group from here on, written down; empty unless that changes here.
+    /// Membership of the group from here on, encoded; empty unless the entry changes it.
     pub group: Vec<u8>,
 }
 
-/// State of a replica in its group.
+/// What a replica knows of its place in the group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Standing {
-    /// The newest term it knows.
+    /// Newest term that the replica knows.
     pub term: u64,
-    /// The leader of that term, as far as it knows.
+    /// Leader of that term; `None`: not known.
     pub leader: Option<ReplicaId>,
-    /// Whether it is the leader.
+    /// Whether the replica is the leader of that term.
     pub leading: bool,
 }
 
-/// A snapshot of another replica's state, whole.
+/// A complete snapshot of another replica's state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Install {
-    /// Position, length, term and digest of it.
+    /// Position, length, term and digest of the snapshot.
     pub info: SnapshotInfo,
-    /// Who was in the group there, written down; empty for the founders.
+    /// Membership of the group at the snapshot's position, encoded; empty for the founders.
     pub group: Vec<u8>,
     /// Bytes of the snapshot, whose digest was checked.
     pub bytes: Arc<Vec<u8>>,
@@ -55,22 +56,22 @@ pub struct Install {
 /// snapshot in the place of the log, what is taken back, records.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Write {
-    /// Term and vote, when they changed.
+    /// Term and vote, when they have changed.
     pub vote: Option<Vote>,
-    /// It stands for everything up to its position, and the log begins behind it.
+    /// A snapshot that replaces everything up to its position; the log begins behind it.
     pub install: Option<Box<Install>>,
     /// Last position to keep; entries after it are removed first.
     pub kept: Option<u64>,
     /// Records to be appended, in order.
     pub entries: Vec<Entry>,
-    /// Last position that is committed.
+    /// Last position that is known to be committed.
     pub committed: u64,
-    /// The folder is an older copy of itself.
+    /// Whether the folder was found to be an older copy of itself.
     pub set_back: bool,
     /// The replica may have promised anything in terms up to this one, and its folder is no copy any
     /// more.
     pub doubt: Option<u64>,
-    /// What is known of the others, when that is to be written down.
+    /// Promises of other replicas, when they are to be recorded.
     pub peers: Option<Vec<Peer>>,
 }
 
@@ -95,31 +96,31 @@ impl Write {
     }
 }
 
-/// Records that have to be read from the journal for a replica that lags.
+/// A read of the journal, for a replica that lags behind the records in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fetch {
-    /// Number of the request.
+    /// Number of the request, which comes back with the answer.
     pub number: u64,
-    /// First position.
+    /// Position of the first record wanted.
     pub from: u64,
-    /// Last position; fewer may be given.
+    /// Position of the last record wanted; the answer may hold fewer.
     pub to: u64,
-    /// About how many bytes are wanted at most; at least one record.
+    /// Approximate number of bytes wanted at most; at least one record is given.
     pub bytes: u64,
 }
 
-/// One step's work, in the order of the fields.
+/// The work of one step, to be done in the order of the fields.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Work {
-    /// To be given to `RaftGroup::written`; dense.
+    /// Number of the work, dense; to be given to `RaftGroup::written`.
     pub number: u64,
-    /// Messages that may leave at once.
+    /// Messages that may leave at once, each with its recipient.
     pub sends: Vec<(ReplicaId, Vec<u8>)>,
     /// Entries that have to be made durable.
     pub write: Option<Write>,
-    /// Messages that may leave when it is.
+    /// Messages that may leave once `write` is durable, each with its recipient.
     pub after: Vec<(ReplicaId, Vec<u8>)>,
-    /// A snapshot that is durable here now: the state is to be made of it.
+    /// A snapshot that is durable here now, and from which the state has to be made.
     pub restore: Option<Install>,
     /// Entries that are committed, and durable here.
     pub committed: Vec<Entry>,
@@ -132,19 +133,19 @@ pub struct Work {
 /// Why a message was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// The message can't be decoded.
+    /// The bytes cannot be decoded as a message.
     Decode(DecodeError),
-    /// A leader knows more of this replica's log than there is: the disk has lost it.
+    /// The leader knows more of this replica's log than is here: the disk has lost records.
     LogLost {
-        /// Last position that the leader believes to be here.
+        /// Last position that the leader believes this replica to have.
         told: u64,
-        /// Last position that is here.
+        /// Last position of this replica's log.
         last: u64,
     },
-    /// A leader has another record where this replica holds one that was committed: somebody made it
-    /// the leader who could not know that.
+    /// The leader has another record at a position where this replica holds a committed one: an
+    /// operator has made a replica the leader that lacks that record.
     Overruled {
-        /// First such position.
+        /// First position at which the records differ.
         position: u64,
     },
 }

@@ -1,21 +1,22 @@
-//! Digests of the state at equal positions, own and others', and who differs from most.
+//! Compares the state digests of the replicas at equal positions, and finds one that differs from
+//! the majority.
 
 use std::collections::BTreeMap;
 
 use crate::{Membership, ReplicaId};
 
-/// Positions of which digests are kept.
+/// Most positions whose digests are kept.
 const POSITIONS_MAX: usize = 64;
 
 /// State digests of the replicas, for comparison.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Digests {
-    /// Digests by position and replica.
+    /// Digest of each replica, by position.
     known: BTreeMap<u64, BTreeMap<ReplicaId, u64>>,
     compared: u64,
 }
 
-/// A replica whose state is not that of most.
+/// A replica whose state differs from that of the majority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Divergence {
     pub(crate) who: ReplicaId,
@@ -53,7 +54,7 @@ impl Digests {
         found
     }
 
-    /// Comparisons in which most agreed.
+    /// Number of positions at which a majority agreed.
     pub(crate) fn compared(&self) -> u64 {
         self.compared
     }

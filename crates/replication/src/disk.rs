@@ -1,4 +1,4 @@
-//! Between a replica and its journal: what is recovered, written and read.
+//! Connects a replica to its journal: what is recovered, written and read.
 
 use journal::{Installed, Journal, JournalError, Peer, Record, SnapshotInfo, Storage, Vote};
 
@@ -8,17 +8,17 @@ use crate::{Entry, Fetch, Install, Membership, Write};
 /// State from which a replica continues after a start.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recovered {
-    /// Term and vote.
+    /// Term and vote that the replica has promised.
     pub vote: Vote,
     /// The position before the first that can be read, and its term; (0, 0) for the whole log.
     pub before: (u64, u64),
-    /// Last position of its log.
+    /// Position of the last record of the replica's log.
     pub last: u64,
-    /// Everything up to here was known to be committed; the replica's state holds it.
+    /// Position up to which records were known to be committed; the replica's state holds them.
     pub committed: u64,
-    /// Where each term begins, in order.
+    /// Each term with the first position that has it, in ascending order.
     pub terms: Vec<(u64, u64)>,
-    /// Entries after `committed`.
+    /// Entries behind `committed`, in order.
     pub tail: Vec<Entry>,
     /// Who was in the group, from which position on, as far as it is committed; nothing for those it
     /// was made with.
@@ -26,24 +26,25 @@ pub struct Recovered {
     /// The last term in which it may have said to have what it has lost since (`journal::mend`); 0
     /// for none.
     pub doubt: u64,
-    /// The only one that it may elect meanwhile, by an operator's word (`journal::yield_to`); 0: none.
+    /// The only replica that it may elect meanwhile, by an operator's command
+    /// (`journal::yield_to`); 0: none.
     pub sponsor: u64,
-    /// How often it was started, this time included.
+    /// Number of starts of the replica, this one included.
     pub lives: u64,
-    /// Whether its folder is, or may be, an older copy of itself.
+    /// Whether the folder is, or may be, an older copy of itself.
     pub set_back: bool,
-    /// Promises of other servers that it had recorded.
+    /// Promises of other replicas that this one had recorded.
     pub peers: Vec<Peer>,
-    /// Its newest snapshot, for those who are further behind than the log reaches.
+    /// Newest snapshot of this replica, for replicas that need records from before its log.
     pub snapshot: Option<SnapshotInfo>,
 }
 
-/// Range that a journal keeps, for [`crate::Replica::handle_kept`].
+/// The range of positions that a journal keeps, for [`crate::Replica::handle_kept`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kept {
-    /// The position before its first record, and its term.
+    /// Position before the first record, and that position's term.
     pub before: (u64, u64),
-    /// Newest snapshot, when the log continues behind it.
+    /// Newest snapshot, when the log continues behind it; `None`: the log is complete.
     pub snapshot: Option<SnapshotInfo>,
 }
 
@@ -204,7 +205,7 @@ impl From<Record<'_>> for Entry {
     }
 }
 
-/// Whether this write was begun before: its first entry is there already.
+/// Whether this write was begun before: its first entry is in the journal already.
 fn holds<S: Storage>(journal: &mut Journal<S>, write: &Write) -> bool {
     let Some(first) = write.entries.first() else { return false };
     if journal.last() > journal.durable() {

@@ -10,13 +10,13 @@ use raft::{Error, GetEntriesContext, RaftState, StorageError};
 
 use crate::{Fetch, Membership, ReplicaId, disk::Recovered};
 
-/// Most replicas that may wait for reads of the journal.
+/// Most replicas that may wait for reads of the journal at one time.
 const ASKED_MAX: usize = 64;
 
-/// The log as the library sees it.
+/// The log as the consensus library sees it.
 pub(crate) struct LogView {
     own: ReplicaId,
-    /// Who is in the group as far as it is applied here, and who it was made with.
+    /// Membership as far as changes are applied here, beginning with the founders.
     membership: Membership,
     founders: Membership,
     /// From which position on who was in it, written down, as far as it is applied; back to where the
@@ -24,14 +24,14 @@ pub(crate) struct LogView {
     groups: Vec<(u64, Vec<u8>)>,
     vote: Vote,
     committed: u64,
-    /// The position before the first that can be read, and its term.
+    /// Position before the first record that can be read, and its term.
     before: (u64, u64),
     last: u64,
-    /// First position of each term.
+    /// Each term with the first position that has it.
     terms: Vec<(u64, u64)>,
-    /// The last records, without a gap.
+    /// The last records, without gaps.
     recent: VecDeque<Entry>,
-    /// Records before those, read a moment ago.
+    /// Earlier records that were read from the journal for the library's next look.
     read: Vec<Entry>,
     asked: RefCell<Asked>,
     /// Replicas that need entries which are no longer here.
@@ -42,7 +42,7 @@ pub(crate) struct LogView {
 struct Asked {
     next: u64,
     new: Vec<Fetch>,
-    /// Number of the read, its first position, who wants it.
+    /// Reads under way: number, first position, and the library's context.
     waiting: Vec<(u64, u64, GetEntriesContext)>,
 }
 
@@ -107,14 +107,14 @@ impl LogView {
         }));
     }
 
-    /// Forgets records before a position, which must have been applied.
+    /// Drops records before a position from memory; they must have been applied.
     pub(crate) fn forget_before(&mut self, position: u64) {
         while self.recent.front().is_some_and(|entry| entry.index < position) {
             self.recent.pop_front();
         }
     }
 
-    /// Who votes and who only listens, as far as it is applied.
+    /// Voters and learners as of the last applied change, for the library.
     pub(crate) fn conf_state(&self) -> ConfState {
         self.membership.conf_state(self.own)
     }
@@ -124,26 +124,26 @@ impl LogView {
         &self.membership
     }
 
-    /// Who was in it at a position, written down; empty for those it was made with.
+    /// Membership at a position, encoded; empty for the founders.
     pub(crate) fn group_at(&self, position: u64) -> &[u8] {
         let place = self.groups.partition_point(|(from, _)| *from <= position);
         let known = place.checked_sub(1).and_then(|place| self.groups.get(place));
         known.map_or(&[], |(_, group)| group)
     }
 
-    /// Who was in it at a position that a snapshot stands for.
+    /// Membership at a position that a snapshot stands for.
     pub(crate) fn membership_of(&self, group: &[u8]) -> Membership {
         Membership::read(group).unwrap_or_else(|| self.founders.clone())
     }
 
-    /// A change is applied.
+    /// Applies a change of the membership at a position.
     pub(crate) fn change(&mut self, position: u64, group: Vec<u8>, membership: Membership) {
         assert!(position <= self.last, "a change is in the log when it is applied");
         self.groups.push((position, group));
         self.membership = membership;
     }
 
-    /// A snapshot stands for everything up to a position, and nothing else is here.
+    /// Replaces the log by a snapshot that stands for everything up to a position.
     pub(crate) fn install(&mut self, position: u64, term: u64, group: Vec<u8>) {
         self.membership = self.membership_of(&group);
         self.groups.clear();
@@ -171,12 +171,12 @@ impl LogView {
         self.assert_whole();
     }
 
-    /// Who lacks what is here no more, of those who were heard since this was asked last.
+    /// Replicas that need records which are no longer here, heard since the last call.
     pub(crate) fn behind(&self) -> BTreeSet<u64> {
         std::mem::take(&mut self.behind.borrow_mut())
     }
 
-    /// Records that have to be read.
+    /// Removes and returns the reads of the journal that are needed.
     pub(crate) fn asked(&self) -> Vec<Fetch> {
         std::mem::take(&mut self.asked.borrow_mut().new)
     }
@@ -186,7 +186,7 @@ impl LogView {
         self.read = entries;
     }
 
-    /// For whom it was read.
+    /// The library's contexts that waited for the read with this number.
     pub(crate) fn waiting_for(&self, number: u64) -> Vec<GetEntriesContext> {
         let mut asked = self.asked.borrow_mut();
         asked.waiting.extract_if(.., |(known, ..)| *known == number).map(|(.., who)| who).collect()
@@ -222,7 +222,7 @@ impl LogView {
     }
 }
 
-/// An entry in the library's words.
+/// Converts an entry to the library's type.
 pub(crate) fn into_library(entry: crate::Entry) -> Entry {
     let crate::Entry { position, term, record, group } = entry;
     let (entry_type, data) = match group.is_empty() {

@@ -16,48 +16,48 @@ use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState};
 
 use crate::{Config, Refusal, ReplicaId};
 
-/// Most that vote, and most that only listen.
+/// Most voters of a group, and most learners.
 pub const VOTERS_MAX: usize = 9;
-/// Most bytes of a place.
+/// Longest address of a member, bytes ([`Member::place`]).
 pub const PLACE_MAX: usize = 80;
-/// Version of the written form.
+/// Version of the encoded membership.
 const WRITTEN: u8 = 1;
 
 const _: () = assert!(PLACE_MAX <= u8::MAX as usize, "its length is written in a byte");
 const _: () = assert!(2 * VOTERS_MAX <= u8::MAX as usize, "so are their number and numbers");
 
-/// A member of a group.
+/// What the group knows of one of its members.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// Whether it is counted and elects; the others only listen.
+    /// Whether the member votes and counts for majorities; others are learners.
     pub votes: bool,
-    /// Where it is, in the words of whoever runs the group; empty for founders, whose places are
-    /// known.
+    /// Address of the member, in a form that the group's operator chooses; empty for founders,
+    /// whose addresses are configured.
     pub place: Vec<u8>,
 }
 
-/// Members of a group.
+/// The members of a group, as of one change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
-    /// How many changes there were before it.
+    /// Number of changes before this membership.
     pub number: u64,
     members: BTreeMap<ReplicaId, Member>,
     removed: BTreeSet<ReplicaId>,
 }
 
-/// A change of who is in a group.
+/// A change of a group's membership.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Adds a learner: it gets the log and has no vote.
     AddLearner {
-        /// Number of the learner, which no member has had.
+        /// Number of the learner; no member may have had it before.
         id: ReplicaId,
-        /// Where it is: told to the others as it is, at most [`PLACE_MAX`] bytes.
+        /// Address of the learner, which the others are told as it is, at most [`PLACE_MAX`] bytes.
         place: Vec<u8>,
     },
-    /// One that listens, and has what the others have, is counted and elects from now on.
+    /// Makes a learner that has caught up a voter.
     Promote(ReplicaId),
-    /// One of them is none of them any more, and its number is never used again.
+    /// Removes a member; its number is never used again.
     Remove(ReplicaId),
 }
 
@@ -87,7 +87,7 @@ impl Membership {
         self.members.iter().filter(|(_, member)| member.votes).map(|(id, _)| *id)
     }
 
-    /// The member with this number.
+    /// The member with this number; `None`: there is none.
     pub fn get(&self, id: ReplicaId) -> Option<&Member> {
         self.members.get(&id)
     }

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use crate::wire::{Body, NOTICE_MAX, NOTICES};
 use crate::{Action, Replica, ReplicaId};
 
-/// The notices of a term.
+/// The notices that the leader of a term has told.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Notices {
     term: u64,
-    /// Number of the last one.
+    /// Number of the last notice of the term.
     number: u64,
     /// By voter: the last one it has answered.
     answered: BTreeMap<ReplicaId, u64>,

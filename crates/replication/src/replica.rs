@@ -31,17 +31,17 @@ const PATIENCE: u32 = 3;
 pub enum Action {
     /// Send a message; it may get lost.
     Send {
-        /// Replica that it is for.
+        /// Replica that the message is for.
         to: ReplicaId,
-        /// Bytes of the message.
+        /// The encoded message, with its envelope.
         bytes: Vec<u8>,
     },
     /// Make something durable, after all earlier writes; answered by
     /// [`Replica::handle_written`].
     Write {
-        /// Number of the write.
+        /// Number of the write, which [`Replica::handle_written`] is called with.
         number: u64,
-        /// Entries to write.
+        /// What has to be made durable, in the order of the fields.
         write: Write,
     },
     /// Read from the journal, after all earlier writes; answered by [`Replica::handle_fetched`].
@@ -64,9 +64,9 @@ pub enum Action {
     },
     /// It is not the leader, or no longer.
     Follow {
-        /// Newest term.
+        /// Newest term that the replica knows.
         term: u64,
-        /// Leader of that term, if known.
+        /// Leader of that term; `None`: not known.
         leader: Option<ReplicaId>,
     },
     /// One that leads, or has led, says something beside the log ([`Replica::notify`]).
@@ -75,9 +75,9 @@ pub enum Action {
     Confirmed(u64),
     /// Another replica's state differs from that of the majority; that replica stops.
     Differs {
-        /// The replica that differs.
+        /// The replica whose state differs.
         who: ReplicaId,
-        /// At which position it was seen.
+        /// Position at which the digests differ.
         position: u64,
     },
     /// It no longer takes part; no action follows.
@@ -87,19 +87,19 @@ pub enum Action {
 /// A part of a snapshot that somebody wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotRead {
-    /// The replica that gets it.
+    /// The replica that wants the part.
     pub to: ReplicaId,
-    /// Position of the snapshot.
+    /// Position that the snapshot stands for.
     pub position: u64,
-    /// Digest of the snapshot.
+    /// Digest of the whole snapshot, by which the right one is found.
     pub digest: u64,
-    /// Offset in it, bytes.
+    /// Offset of the part in the snapshot, bytes.
     pub offset: u64,
-    /// How many bytes at most.
+    /// Longest part to be read, bytes.
     pub most: usize,
 }
 
-/// Why records were not taken.
+/// Why records were not taken for the log; nothing was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProposeError {
     /// It is not the leader, or not ready to serve; perhaps this one is.
@@ -110,26 +110,26 @@ pub enum ProposeError {
     Record,
 }
 
-/// Counters of a replica.
+/// What a replica has counted since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Messages that were handled.
+    /// Number of messages that were handled.
     pub messages: u64,
     /// Messages that could not be read or were not for it.
     pub refused: u64,
-    /// Records that were applied.
+    /// Number of records that were applied.
     pub applied: u64,
-    /// Times it began to serve.
+    /// How often the replica began to serve as leader.
     pub terms_led: u64,
     /// Positions at which the digests of most were equal.
     pub compared: u64,
-    /// Parts of snapshots sent.
+    /// Number of parts of snapshots that were sent.
     pub parts_sent: u64,
     /// Snapshots of others that it began to collect.
     pub transfers: u64,
     /// Of those, given up for another one, or because they were not needed or not whole.
     pub transfers_ended: u64,
-    /// Received snapshots that were installed.
+    /// Number of received snapshots that were installed.
     pub installed: u64,
     /// Times that its disk was found to be an older copy of itself by what others know.
     pub set_back: u64,
@@ -359,7 +359,7 @@ impl Replica {
         self.is_far_behind() || self.waited.1 >= PATIENCE * self.config.election_ticks
     }
 
-    /// When [`Replica::handle_timeout`] is wanted next.
+    /// Next time at which [`Replica::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> Nanos {
         if self.stopped.is_some() { Nanos::NEVER } else { self.next_tick }
     }
@@ -436,7 +436,7 @@ impl Replica {
         }
     }
 
-    /// State of this replica.
+    /// Newest term, its leader, and whether this replica leads.
     pub fn standing(&self) -> Standing {
         self.standing
     }
@@ -484,12 +484,12 @@ impl Replica {
         self.writing.len()
     }
 
-    /// Reason for which it stopped.
+    /// Why the replica stopped; `None`: it runs.
     pub fn stopped(&self) -> Option<Stop> {
         self.stopped
     }
 
-    /// Counters since the start.
+    /// What has been counted since the start.
     pub fn counts(&self) -> Counts {
         Counts { compared: self.digests.compared(), ..self.counts }
     }

@@ -27,7 +27,8 @@ use crate::members::VOTERS_MAX;
 use crate::wire::{self, Ask, Body, Mark, QUESTIONS, Told};
 use crate::{Action, Config, Membership, Recovered, Replica, ReplicaId, Write};
 
-/// Positions that somebody acknowledges before that is written down beside other writes.
+/// Number of positions by which another replica may be ahead of its record before the record is
+/// written with other writes.
 const APART: u64 = 1 << 16;
 /// Whoever speaks and does not answer for so many ticks is of a version that knows no questions.
 const DEAF: u32 = 64;
@@ -38,28 +39,28 @@ const SILENT: u32 = DEAF / 2;
 const _: () = assert!(SILENT < DEAF, "whoever is asked has time to answer");
 const _: () = assert!(PEERS_MAX >= 2 * VOTERS_MAX - 1, "something is kept of all others");
 
-/// Why a replica elects nobody for now.
+/// Why a replica gives no vote for now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waits {
-    /// It was started and asks the others what they know of its promises.
+    /// It was started, and asks the others what they know of its promises.
     Asks {
         /// Number of replicas that have answered.
         answered: usize,
-        /// Number of answers that it needs.
+        /// Number of replicas that have to answer.
         needed: usize,
     },
     /// Its disk is an older copy of itself.
     SetBack {
-        /// So many who are sure of their own disks have told it their terms.
+        /// Number of replicas with sound disks that have told their terms.
         sure: usize,
-        /// Number of answers that it needs.
+        /// Number of such answers that it needs.
         needed: usize,
     },
-    /// Its disk may lack what it had acknowledged in terms up to this one.
+    /// Its disk may lack what it acknowledged in terms up to this one.
     Doubts {
-        /// The term.
+        /// Last term in which the replica may have acknowledged records that it lost.
         term: u64,
-        /// The only one that it may elect.
+        /// The only replica that it may elect; `None`: none.
         sponsor: Option<ReplicaId>,
     },
 }
@@ -101,14 +102,14 @@ enum Phase {
     Settled,
 }
 
-/// Answer of one replica.
+/// What one replica has answered.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     sure: bool,
     term: u64,
 }
 
-/// Where a replica stands with its start, and what it knows of the others.
+/// State of a replica's start, and what it knows of the others.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
     ask: Ask,
@@ -116,20 +117,20 @@ pub(crate) struct Start {
     phase: Phase,
     ticks: u32,
     answers: BTreeMap<ReplicaId, Answer>,
-    /// Who has spoken meanwhile, in the group or not as far as is known.
+    /// Replicas that were heard meanwhile, members or not.
     heard: BTreeSet<ReplicaId>,
-    /// The newest membership that somebody told.
+    /// Newest membership that another replica has told.
     told: Option<Membership>,
-    /// Whether it was asked to campaign meanwhile.
+    /// Whether the replica was asked to campaign meanwhile.
     pub(crate) campaigns: bool,
     known: BTreeMap<ReplicaId, Mark>,
     written: BTreeMap<ReplicaId, Mark>,
-    /// Ticks for which something is known that is not written down, and nothing was.
+    /// Ticks during which something was known that is not recorded, without any write.
     idle: u32,
 }
 
 impl Start {
-    /// State of a replica that has nobody to ask.
+    /// State of a replica that has no others to ask.
     pub(crate) fn settled() -> Start {
         Start {
             ask: Ask { start: 0, lives: 0, term: 0 },
@@ -224,14 +225,14 @@ impl Start {
         })
     }
 
-    /// Forgets replicas that were removed.
+    /// Drops what is known of replicas that were removed.
     fn forget(&mut self, members: &Membership) {
         self.known.retain(|who, _| !members.is_removed(*who));
     }
 }
 
 impl Replica {
-    /// Why it elects nobody for now.
+    /// Why the replica gives no vote for now; `None`: it takes part.
     pub fn waits(&self) -> Option<Waits> {
         match self.start.phase {
             Phase::Asking => {
@@ -249,7 +250,7 @@ impl Replica {
         }
     }
 
-    /// The newest membership that it knows of.
+    /// Newest membership that is known.
     fn newest(&self) -> &Membership {
         let own = self.core.membership();
         self.start.told.as_ref().filter(|told| told.number > own.number).unwrap_or(own)
@@ -277,7 +278,7 @@ impl Replica {
         (count, members.quorum(), term)
     }
 
-    /// A tick before it takes part.
+    /// Handles a tick before the replica takes part.
     pub(crate) fn tick_start(&mut self, out: &mut Vec<Action>) {
         self.start.ticks = self.start.ticks.saturating_add(1);
         let own = self.config.id;
@@ -307,7 +308,7 @@ impl Replica {
         self.start.note(from, Mark { lives: ask.lives, term: ask.term, position: 0 });
     }
 
-    /// Handles what another replica knows of this one's promises.
+    /// Handles an answer: what another replica knows of this one's promises.
     pub(crate) fn take_told(
         &mut self,
         from: ReplicaId,
@@ -341,7 +342,7 @@ impl Replica {
         self.write_beside(write, out);
     }
 
-    /// Takes part when enough is known.
+    /// Begins to take part when enough is known.
     fn settle(&mut self) {
         match self.start.phase {
             Phase::Asking => {
@@ -373,7 +374,7 @@ impl Replica {
         }
     }
 
-    /// Gives a write what is known of the others, when that is due.
+    /// Adds what is known of the others to a write, when that is due.
     pub(crate) fn write_peers(&mut self, write: &mut Write) {
         write.peers = self.start.take_peers(false);
     }

@@ -1,22 +1,22 @@
-//! Why a replica takes part in nothing any more.
+//! The reasons for which a replica stops for good.
 
 /// Reason for which a replica stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stop {
-    /// Its state differs from that of the majority.
+    /// Its state differs from that of the majority of replicas.
     Diverged {
-        /// At which position it was seen.
+        /// Position at which the digests differ.
         position: u64,
     },
     /// The group has gone on without records that were committed here: an operator made somebody the
     /// leader who lacks them.
     Overruled {
-        /// First position at which they differ.
+        /// First position at which the logs differ.
         position: u64,
     },
     /// It is no longer a member of the group.
     Removed {
-        /// Number of the membership that somebody has applied and it is not in.
+        /// Number of the membership without this replica that another one has applied.
         number: u64,
     },
 }

@@ -14,9 +14,9 @@ use journal::{SnapshotInfo, snapshot_digest};
 use crate::wire::{BYTES_MAX, NOTICE_MAX, PART_MAX, Part, UNFIT};
 use crate::{Install, ReplicaId};
 
-/// A part is asked for again after so many ticks.
+/// Ticks after which a part is asked for again.
 const AGAIN: u32 = 4;
-/// What does not get on for so many ticks is given up.
+/// Ticks without progress after which a transfer is given up.
 const GIVEN_UP: u32 = 1_000;
 
 const _: () = assert!(GIVEN_UP > 2 * AGAIN, "a part that was lost is asked for again before");
@@ -26,12 +26,12 @@ const _: () = assert!(journal::GROUP_MAX + 128 <= BYTES_MAX, "an offer fits a me
 /// Snapshots that a replica sends and receives.
 #[derive(Default)]
 pub(crate) struct Transfers {
-    /// Its own newest snapshot, behind which its log continues.
+    /// The replica's own newest snapshot, behind which its log continues.
     own: Option<SnapshotInfo>,
     collecting: Option<Collecting>,
-    /// Who asked for a part of its own, and how many ticks ago.
+    /// Replicas that have asked for parts of it, each with the ticks since.
     sending: BTreeMap<ReplicaId, u32>,
-    /// Another one of its own was asked for; for so many ticks it is waited for.
+    /// Ticks for which a newer snapshot, which was requested, is waited for.
     awaited: u32,
 }
 
@@ -47,11 +47,11 @@ struct Collecting {
 /// Result of an offer of a snapshot, or of a part of one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    /// Nothing has changed.
+    /// There is nothing to do.
     Nothing,
-    /// Ask the leader for this.
+    /// Ask the leader for this part.
     Ask(Part),
-    /// The snapshot is complete.
+    /// The snapshot is complete and its digest fits.
     Whole(Install),
 }
 
@@ -72,7 +72,7 @@ impl Transfers {
         Transfers { own, ..Transfers::default() }
     }
 
-    /// Its own newest snapshot.
+    /// The replica's own newest snapshot; `None`: it has none.
     pub(crate) fn own(&self) -> Option<SnapshotInfo> {
         self.own
     }
@@ -81,7 +81,7 @@ impl Transfers {
         (self.own, self.awaited) = (own, 0);
     }
 
-    /// Somebody needs one and there is none: whether one is to be asked for now.
+    /// A replica needs a snapshot and there is none; returns whether one is to be requested now.
     pub(crate) fn wants_one(&mut self, ticks: u32) -> bool {
         let now = self.awaited == 0;
         if now {
@@ -90,18 +90,18 @@ impl Transfers {
         now
     }
 
-    /// Whether somebody is getting its own one.
+    /// Whether another replica is receiving this one's snapshot.
     pub(crate) fn is_sending(&self) -> bool {
         !self.sending.is_empty()
     }
 
-    /// Position of what is being collected, and how much of it is there.
+    /// Position of the snapshot that is being received, and the bytes received so far.
     pub(crate) fn collecting(&self) -> Option<(u64, u64)> {
         let collecting = self.collecting.as_ref()?;
         Some((collecting.info.position, collecting.bytes.len() as u64))
     }
 
-    /// Snapshot that is being received.
+    /// The snapshot that is being received; `None`: none.
     pub(crate) fn wanted_info(&self) -> Option<SnapshotInfo> {
         self.collecting.as_ref().map(|collecting| collecting.info)
     }
@@ -154,7 +154,7 @@ impl Transfers {
         Next::Ask(Part { position: info.position, digest: info.digest, offset: UNFIT })
     }
 
-    /// What is being collected is not needed any more; says whether there was something.
+    /// Gives up what is being received; returns whether there was something.
     pub(crate) fn give_up(&mut self) -> bool {
         self.collecting.take().is_some()
     }

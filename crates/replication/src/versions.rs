@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 use crate::ReplicaId;
 use crate::wire::{OLDEST, Spoken};
 
-/// Greetings are so many heartbeats apart.
+/// Heartbeats from one greeting to the next.
 const HEARTBEATS: u32 = 10;
-/// Whoever says nothing for so many times as long is not known any more.
+/// Intervals between greetings after which a silent replica's version is forgotten.
 const PATIENCE: u32 = 3;
 
-/// What is known of the others, and when they are greeted next.
+/// Versions that other replicas speak, and when they are greeted next.
 #[derive(Clone, Debug)]
 pub(crate) struct Versions {
     newest: u8,
-    /// The newest version that each speaks, and when it was heard last.
+    /// Newest version that each replica speaks, and the tick at which it was last heard.
     heard: BTreeMap<ReplicaId, (u8, u64)>,
     /// Ticks from one greeting to the next.
     every: u64,
@@ -36,17 +36,17 @@ impl Versions {
         Versions { newest, heard: BTreeMap::new(), every, ticks: 0 }
     }
 
-    /// Versions that this replica speaks.
+    /// Lowest and highest version that this replica speaks.
     pub(crate) fn own(&self) -> Spoken {
         Spoken { oldest: OLDEST, newest: self.newest }
     }
 
-    /// The version that a replica is sent.
+    /// Version in which messages to a replica are encoded.
     pub(crate) fn with(&self, to: ReplicaId) -> u8 {
         self.heard.get(&to).map_or(OLDEST, |(newest, _)| self.newest.min(*newest))
     }
 
-    /// A message of a version came from a replica.
+    /// Notes that a message of this version came from a replica.
     pub(crate) fn heard(&mut self, from: ReplicaId, version: u8) {
         let (newest, last) = self.heard.entry(from).or_insert((version, 0));
         if version != self.newest.min(*newest) {
@@ -55,12 +55,12 @@ impl Versions {
         *last = self.ticks;
     }
 
-    /// A replica has said what it speaks.
+    /// Notes what versions a replica says to speak.
     pub(crate) fn told(&mut self, from: ReplicaId, spoken: Spoken) {
         self.heard.insert(from, (spoken.newest, self.ticks));
     }
 
-    /// Number of ticks so far.
+    /// Number of ticks since the start.
     pub(crate) fn ticks(&self) -> u64 {
         self.ticks
     }

@@ -31,48 +31,48 @@ use crate::{Membership, ReplicaId, consensus::TERM_MAX};
 pub const VERSION: u8 = 5;
 /// The oldest version that is spoken.
 pub const OLDEST: u8 = 2;
-/// Version of greetings.
+/// First version with greetings.
 const GREETING: u8 = 3;
-/// The version of questions and their answers.
+/// First version with questions and answers about promises.
 pub(crate) const QUESTIONS: u8 = 5;
-/// The version that has changes of who is in the group.
+/// First version with changes of the membership.
 pub(crate) const CHANGES: u8 = 3;
-/// The version that has notices.
+/// First version with notices.
 pub(crate) const NOTICES: u8 = 4;
-/// Most bytes of a notice.
+/// Longest contents of a notice, bytes.
 pub const NOTICE_MAX: usize = 4 << 10;
 /// Most bytes of a snapshot in one message.
 pub const PART_MAX: usize = 256 << 10;
-/// Most entries in a message.
+/// Most entries in one message.
 pub(crate) const ENTRIES_MAX: usize = 1 << 16;
-/// Most bytes of a message.
+/// Longest message, bytes.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
-/// Most bytes of a message's context.
+/// Longest context of a message of the library, bytes.
 pub(crate) const CONTEXT_MAX: usize = 64;
 
 const MAGIC: &[u8; 4] = b"FBRP";
 const HEADER: usize = 20;
 const CRC: usize = 8;
 const REJECT: u8 = 1;
-/// Beside the length of an entry that changes who is in the group.
+/// Bit in the length of an entry that says that the entry changes the membership.
 const CHANGE: u32 = 1 << 31;
 
 /// Why a message can't be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecodeError {
-    /// It is not from a replica, or was damaged on its way.
+    /// The bytes are not from a replica, or were damaged on the way.
     Envelope,
-    /// A version that is not spoken.
+    /// The message has a version that is not spoken here.
     Version(u8),
-    /// It is of another group.
+    /// The message is of another group, whose number is given.
     Group(u64),
-    /// It is not for this replica, or from no member of the group.
+    /// The message is not for this replica, or not from a member of the group.
     Address,
-    /// The body makes no sense.
+    /// The body cannot be decoded as its kind says.
     Body,
 }
 
-/// A message of either kind.
+/// Contents of a message of any kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Body<'a> {
     Consensus(&'a [u8]),
@@ -80,41 +80,41 @@ pub(crate) enum Body<'a> {
         position: u64,
         digest: u64,
     },
-    /// The leader of a term has a snapshot for whoever hears this.
+    /// The leader of a term offers a snapshot.
     Offer {
         term: u64,
         info: SnapshotInfo,
         group: &'a [u8],
     },
-    /// Bytes of it from an offset on are wanted, or it does not fit its digest ([`UNFIT`]).
+    /// Asks for bytes of a snapshot from an offset on, or says that it is unfit ([`UNFIT`]).
     Want {
         part: Part,
     },
-    /// Bytes of a snapshot.
+    /// Bytes of a snapshot from an offset on.
     Bytes {
         part: Part,
         bytes: &'a [u8],
     },
-    /// What the leader of a term tells beside the log.
+    /// What the leader of a term tells its followers beside the log.
     Notice {
         term: u64,
         number: u64,
         bytes: &'a [u8],
     },
-    /// That it was heard by somebody who knows of no later term.
+    /// Confirms a notice; its sender knows of no later term.
     Noticed {
         term: u64,
         number: u64,
     },
-    /// Versions that its sender speaks.
+    /// Lowest and highest version that the sender speaks.
     Hello(Spoken),
-    /// Whoever hears this is in the group no more, from a membership of this number on.
+    /// Tells the recipient that it is no member any more, from a membership of this number on.
     Removed {
         number: u64,
     },
-    /// Its sender was started and asks what is known of its promises.
+    /// The sender was started, and asks what is known of its promises.
     Ask(Ask),
-    /// Promises of the asker that are known.
+    /// Answer: what is known of the asker's promises.
     Told {
         told: Told,
         group: &'a [u8],
@@ -124,30 +124,30 @@ pub(crate) enum Body<'a> {
 /// Question of a replica that was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ask {
-    /// Number of the start.
+    /// Number of the asker's start.
     pub(crate) start: u64,
     pub(crate) lives: u64,
     pub(crate) term: u64,
 }
 
-/// Answer to such a question.
+/// Answer to an [`Ask`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Told {
-    /// Number of the start that asked.
+    /// Number of the asker's start, as in the question.
     pub(crate) start: u64,
-    /// Whether its sender knows what it has promised itself.
+    /// Whether the sender knows what it has promised itself.
     pub(crate) sure: bool,
-    /// The newest term that its sender knows.
+    /// Newest term that the sender knows.
     pub(crate) term: u64,
     pub(crate) mark: Mark,
 }
 
-/// How far a replica was, by its own word.
+/// How far a replica's log was, by its own word.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct Mark {
     pub(crate) lives: u64,
     pub(crate) term: u64,
-    /// Position up to which it had the log of that term's leader.
+    /// Position up to which the replica had the log of that term's leader.
     pub(crate) position: u64,
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct Spoken {
     pub(crate) newest: u8,
 }
 
-/// Place in a snapshot.
+/// Range of bytes of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Part {
     pub(crate) position: u64,
@@ -166,7 +166,7 @@ pub(crate) struct Part {
     pub(crate) offset: u64,
 }
 
-/// The offset that says that a snapshot came whole and does not fit its digest.
+/// Offset in a request that says: the snapshot came whole and does not fit its digest.
 pub(crate) const UNFIT: u64 = u64::MAX;
 
 impl Part {
