@@ -21,10 +21,10 @@ use crate::wire::{
     encode_correction, encode_probe,
 };
 
-/// How an agent probes and follows.
+/// Settings of an agent: the mesh, its probes, and the correction.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AgentConfig {
-    /// The agent's own node.
+    /// Node that the agent belongs to.
     pub me: NodeId,
     /// All nodes of the mesh, the same everywhere, this one among them.
     pub members: Vec<NodeId>,
@@ -34,28 +34,28 @@ pub struct AgentConfig {
     /// Nodes that may become the reference when it is away: all clocks' bounds cover their error while
     /// nobody corrects.
     pub heirs: Vec<NodeId>,
-    /// Neighbours that each node chooses.
+    /// Number of neighbours that each node chooses to probe.
     pub per_node: usize,
-    /// Chooses the mesh, the same everywhere.
+    /// Seed from which all nodes work out the same mesh.
     pub seed: u64,
-    /// Time between two pairs to the same neighbour, in ns.
+    /// Time between two probe pairs to the same neighbour, ns.
     pub pair_every_ns: u64,
-    /// Time between the halves of a pair, in ns.
+    /// Time between the two probes of a pair, ns.
     pub pair_gap_ns: u64,
-    /// Largest change of that on the way, in ns; pairs beyond are refused.
+    /// Largest change of that gap on the way, ns; pairs with a larger one are refused.
     pub tolerance_ns: u64,
-    /// A turn so much too late shows that the machine is busy, in ns.
+    /// Delay of a timer, ns, beyond which the machine counts as busy.
     pub late_ns: u64,
-    /// How long the reference waits for reports, in ns.
+    /// Longest wait of the reference for reports, ns.
     pub grace_ns: u64,
-    /// Rate of slewing, in parts of 10^12.
+    /// Largest rate of slewing, in parts of 10^12.
     pub slew_ppt: i64,
-    /// Settings of the solver at the reference.
+    /// Settings of the solver, used while the node is the reference.
     pub solver: SolverConfig,
 }
 
 impl AgentConfig {
-    /// Default settings.
+    /// The default settings for the node `me` of a mesh.
     pub fn new(me: NodeId, members: &[NodeId], reference: NodeId) -> AgentConfig {
         let mut members = members.to_vec();
         members.sort_unstable();
@@ -80,32 +80,33 @@ impl AgentConfig {
 }
 
 impl AgentConfig {
-    /// Largest error of the clock that the others follow, against what it is kept by.
+    /// Largest error of the reference's own clock, against the time source that it is kept by.
     fn own_bound(&self) -> Bound {
         Bound { ns: self.solver.reference_bound_ns, ..Bound::default() }
     }
 }
 
-/// Counters of an agent.
+/// What an agent has counted since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AgentStats {
-    /// Probes sent.
+    /// Number of probes sent to neighbours.
     pub probes_sent: u64,
-    /// Probes received.
+    /// Number of probes received from neighbours.
     pub probes_received: u64,
-    /// Pairs taken, up to the last window.
+    /// Number of received pairs that were used, up to the last window.
     pub pairs_pure: u64,
-    /// Pairs refused for their spacing, up to the last window.
+    /// Number of received pairs that were refused because their spacing had changed, up to the last
+    /// window.
     pub pairs_impure: u64,
-    /// Pairs left out because the machine was busy.
+    /// Number of pairs that were not sent because the machine was busy.
     pub pairs_skipped: u64,
-    /// Bytes of all datagrams sent, without seal and headers.
+    /// Bytes of all datagrams sent, without the seal and the headers of UDP and IP.
     pub bytes_sent: u64,
-    /// Datagrams sent.
+    /// Number of datagrams sent.
     pub datagrams_sent: u64,
-    /// Corrections that were applied.
+    /// Number of corrections that were followed.
     pub corrections: u64,
-    /// Datagrams that were none of ours, or from or for somebody else.
+    /// Number of datagrams that were refused: no clock message, or from or for another node.
     pub refused: u64,
 }
 
@@ -116,16 +117,16 @@ struct Neighbour {
     path: Path,
 }
 
-/// State that only the reference has.
+/// State that an agent has only while it is the reference.
 struct Reference {
     solver: Solver,
     window: u32,
     collect_at: Nanos,
-    /// Reports are awaited until then, for a window ended at.
+    /// End of the wait for reports, and end of the window that they are about.
     solving: Option<(Nanos, Nanos)>,
-    /// Error against the reference before it when it took over, in ns, and when that was.
+    /// Error against the former reference at the time of taking over, ns, and that time.
     inherited: (u64, Nanos),
-    /// Largest error of those who may be the next one.
+    /// Largest error of the clocks of the nodes that may be the next reference.
     heirs: Bound,
 }
 
@@ -151,7 +152,7 @@ impl Reference {
     }
 }
 
-/// The agent of one node.
+/// The clock agent of one node.
 pub struct Agent {
     config: AgentConfig,
     neighbours: Vec<Neighbour>,
@@ -162,22 +163,22 @@ pub struct Agent {
     rng: SplitMix64,
     turn: usize,
     next_pair: Nanos,
-    /// Time at which the second half of a pair is due.
+    /// Time at which the second probe of a pair is due; `None`: no pair is open.
     open: Option<Nanos>,
-    /// Multiple of the usual interval that is waited.
+    /// Factor, at least 1, by which the interval between pairs is lengthened at present.
     patience: u64,
     in_time: u32,
     window: Option<u32>,
     stats: AgentStats,
 }
 
-/// A new reference's clock is what all follow so long after it took over, in ns.
+/// Time after taking over from which every node follows the new reference, ns.
 const HANDOVER_NS: u64 = 10 * Nanos::SECOND;
-/// Windows without a correction after which there may be another reference.
+/// Number of windows without a correction after which another reference may have been appointed.
 const UNHEARD_WINDOWS: u64 = 4;
-/// Longest interval while the machine is busy, in usual ones.
+/// Largest factor by which intervals are lengthened while the machine is busy.
 const PATIENCE_MAX: u64 = 16;
-/// Turns in time after which the interval is halved again.
+/// Number of timers in time after which the factor is halved.
 const IN_TIME: u32 = 16;
 
 impl Agent {
@@ -249,12 +250,12 @@ impl Agent {
         true
     }
 
-    /// Whose clock is followed, and the epoch in which that was said last.
+    /// The node whose clock is followed, and the epoch of its appointment.
     pub fn reference(&self) -> (NodeId, u64) {
         (self.config.reference, self.epoch)
     }
 
-    /// Whether others follow this clock.
+    /// Whether this node is the reference, whose clock the others follow.
     pub fn is_reference(&self) -> bool {
         self.reference.is_some()
     }
@@ -278,27 +279,27 @@ impl Agent {
         Some(ClockReading { bound_ns: reading.bound_ns.saturating_add(more_ns), ..reading })
     }
 
-    /// The correction in force; the reference has none.
+    /// The correction that is followed; `None`: none yet, or the node is the reference.
     pub fn correction(&self) -> Option<&Correction> {
         self.discipline.correction().filter(|_| self.reference.is_none())
     }
 
-    /// The disciplined clock.
+    /// The disciplined clock of the node.
     pub fn discipline(&self) -> &Discipline {
         &self.discipline
     }
 
-    /// Number of nodes that it probes.
+    /// Number of neighbours that the node probes.
     pub fn neighbours(&self) -> usize {
         self.neighbours.len()
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> AgentStats {
         self.stats
     }
 
-    /// The last solution; `None` but for the reference.
+    /// Figures of the last solution; `None`: the node is not the reference.
     pub fn solver_stats(&self) -> Option<SolverStats> {
         self.reference.as_ref().map(|reference| reference.solver.stats())
     }
@@ -318,7 +319,7 @@ impl Agent {
         self.send(to, out, |bytes| encode_probe(&probe, bytes));
     }
 
-    /// One probe at most, so that each is stamped when it leaves.
+    /// Sends at most one probe, so that each is stamped when it leaves.
     fn turn(&mut self, now: Nanos, out: &mut Outbox) {
         if let Some(due) = self.open {
             if now >= due {
@@ -352,7 +353,7 @@ impl Agent {
         self.open = Some(now.after(self.config.pair_gap_ns));
     }
 
-    /// The next pair; intervals differ at random so that nodes don't fall into step.
+    /// Plans the next pair; intervals vary at random, so that nodes do not fall into step.
     fn plan(&mut self, now: Nanos) {
         let every = self.config.pair_every_ns * self.patience / self.neighbours.len().max(1) as u64;
         self.next_pair = now.after(every / 2 + self.rng.below(every.max(1)));

@@ -13,7 +13,7 @@ use types::{ClockReading, Nanos};
 
 use crate::wire::{Bound, Correction};
 
-/// Parts of 10^12 in one.
+/// Parts of 10^12 that make up 1.
 const PPT: i128 = 1_000_000_000_000;
 /// Largest drift that is believed: 1,000 ppm, in parts of 10^12.
 pub const DRIFT_MAX_PPT: i64 = 1_000_000_000;
@@ -23,14 +23,14 @@ pub const SLEW_MAX_PPT: i64 = 100_000_000_000;
 /// Corrections in a row that have to agree before a step beyond the bounds is followed.
 pub const CONFIRMED: u32 = 3;
 
-/// A step beyond the bounds that is not followed yet.
+/// A step of the clock beyond the bounds, which is not followed yet.
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
-    /// The last correction that says so.
+    /// The last correction that asks for the step.
     correction: Correction,
-    /// Corrections in a row that agree with it.
+    /// Number of corrections in a row that agree on the step.
     agreeing: u32,
-    /// Difference from the line in force, ns.
+    /// Difference between the correction and the line that is followed, ns.
     gap_ns: u64,
 }
 
@@ -39,15 +39,16 @@ struct Doubt {
 pub struct Discipline {
     slew_ppt: i64,
     correction: Option<Correction>,
-    /// Still to be slewed at `since`: reading less what the correction says.
+    /// Part of the correction that is still to be slewed at `since`, ns: reading less corrected
+    /// time.
     rest_ns: i64,
     since: Nanos,
-    /// No reading was or will be less.
+    /// The largest reading given so far; no later one is smaller.
     last: Nanos,
-    /// Corrections refused for an impossible drift.
+    /// Number of corrections refused for an impossible drift.
     refused: u64,
     doubt: Option<Doubt>,
-    /// Corrections that were beyond the bounds.
+    /// Number of corrections that were beyond the bounds.
     beyond: u64,
     /// The next correction is another reference's, which numbers windows by its own clock.
     renewed: bool,
@@ -186,12 +187,12 @@ impl Discipline {
         })
     }
 
-    /// The correction in force.
+    /// The correction that is followed; `None`: none yet.
     pub fn correction(&self) -> Option<&Correction> {
         self.correction.as_ref()
     }
 
-    /// Corrections refused for an impossible drift.
+    /// Number of corrections refused for an impossible drift.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -213,7 +214,7 @@ fn saturate(ns: i128) -> i64 {
     ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
-/// The reference's clock by a correction's line.
+/// The reference's reading at free-running reading `raw`, by a correction's line.
 fn target(correction: &Correction, raw: Nanos) -> i128 {
     let passed = i128::from(raw.0) - i128::from(correction.anchor.0);
     let drifted = (passed * i128::from(correction.drift_ppt)).div_euclid(PPT);

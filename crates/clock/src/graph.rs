@@ -8,18 +8,18 @@
 //! less (iterated reweighting). The residuals tell how wrong edges are, the inverse's diagonal how
 //! much of that is left in a node's value: together they are the error bound.
 
-/// Edge of the graph: value of `b` less value of `a`.
+/// An edge of the graph: the value of `b` less the value of `a`, as measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Edge {
-    /// First end.
+    /// Index of the node at the first end.
     pub a: usize,
-    /// Second end.
+    /// Index of the node at the second end.
     pub b: usize,
-    /// The difference.
+    /// Value of `b` less value of `a`, in the unit of the caller.
     pub value: f64,
 }
 
-/// Values of the nodes and how good they are.
+/// Values of the nodes, and how far they can be relied on.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Fit {
     /// Per node, the reference's 0; `None` where no edge leads to the reference.
@@ -34,11 +34,11 @@ pub struct Fit {
     pub weights: Vec<f64>,
 }
 
-/// Number of rounds of reweighting.
+/// Number of rounds in which edges are weighted anew by their residuals.
 const ROUNDS: usize = 3;
-/// Residuals up to so many standard deviations keep their full weight.
+/// Standard deviations up to which a residual keeps its full weight.
 const KEPT: f64 = 2.0;
-/// No edge falls below this weight: the nodes behind it would hang in the air.
+/// Smallest weight of an edge; with less, nodes behind it would have no determined value.
 const LEAST: f64 = 1e-4;
 
 /// Values along shortest paths from the reference, without any correction.
@@ -65,7 +65,7 @@ pub fn tree(nodes: usize, reference: usize, edges: &[Edge]) -> Vec<Option<f64>> 
     values
 }
 
-/// Least squares with edges of bad company counting less.
+/// Least squares, in which edges that contradict the others get less weight.
 pub fn fit(nodes: usize, reference: usize, edges: &[Edge]) -> Fit {
     let mut weights = vec![1.0; edges.len()];
     let mut fit = weighted(nodes, reference, edges, &weights);
@@ -83,14 +83,14 @@ pub fn fit(nodes: usize, reference: usize, edges: &[Edge]) -> Fit {
     fit
 }
 
-/// The normal equations of a mesh, their matrix factorised and inverted.
+/// The normal equations of a mesh, with the factorised matrix.
 struct System {
-    /// Nodes that an edge leads to, but for the reference, in the order of rows.
+    /// Nodes with an unknown value, in the order of the matrix's rows.
     unknown: Vec<usize>,
     right: Vec<f64>,
-    /// Inverse of the lower Cholesky factor.
+    /// Inverse of the lower Cholesky factor, row by row.
     inverse: Vec<f64>,
-    /// Number of edges that take part.
+    /// Number of edges that take part in the fit.
     used: usize,
 }
 
@@ -123,7 +123,7 @@ impl System {
         System { unknown, right, inverse, used }
     }
 
-    /// The inverse matrix times a vector.
+    /// The product of the inverse matrix and a vector.
     fn solve(&self, right: &[f64]) -> Vec<f64> {
         let n = self.unknown.len();
         let row = |row: usize| &self.inverse[row * n..row * n + row + 1];
@@ -137,7 +137,7 @@ impl System {
     }
 }
 
-/// Least squares with fixed weights.
+/// Least squares with the given weights, one per edge.
 pub fn weighted(nodes: usize, reference: usize, edges: &[Edge], weights: &[f64]) -> Fit {
     let system = System::new(nodes, reference, edges, weights);
     let n = system.unknown.len();
@@ -235,16 +235,16 @@ fn inverse_factor(matrix: &mut [f64], n: usize) -> Vec<f64> {
     inverse
 }
 
-/// Between which values the difference of an edge is: value of `b` less value of `a`.
+/// Bounds of the difference of an edge: value of `b` less value of `a`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Interval {
-    /// First end.
+    /// Index of the node at the first end.
     pub a: usize,
-    /// Second end.
+    /// Index of the node at the second end.
     pub b: usize,
-    /// Least difference.
+    /// Smallest possible difference.
     pub low: f64,
-    /// Largest difference.
+    /// Largest possible difference.
     pub high: f64,
 }
 

@@ -14,10 +14,10 @@
 
 use crate::hull::Point;
 
-/// The line and its margin.
+/// A line between the two directions' points, and how far it is from them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Line {
-    /// ns of offset per ns.
+    /// Slope of the line, ns of offset per ns of time.
     pub slope: f64,
     /// Offset at the origin given to [`support_vector`], in ns.
     pub at_origin: f64,
@@ -27,7 +27,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The offset `x` ns after the origin.
+    /// Offset on the line `x` ns after the origin, ns.
     pub fn at(&self, x: f64) -> f64 {
         self.at_origin + self.slope * x
     }

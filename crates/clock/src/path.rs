@@ -16,13 +16,13 @@ pub const POINTS: usize = 512;
 /// Counts of probe pairs in a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PairCounts {
-    /// Pairs that were used.
+    /// Number of pairs that were used.
     pub pure: u64,
     /// Pairs that were refused because their spacing had changed.
     pub impure: u64,
 }
 
-/// State of one path.
+/// What the receiver of probes keeps of one path.
 #[derive(Clone, Debug)]
 pub struct Path {
     /// Above: the receiver's clock is the first end's, by which moments are told.

@@ -13,27 +13,27 @@ use crate::world::{ClockModel, WanderingClock, World};
 
 /// True time at which simulations start.
 pub const START: Nanos = Nanos(1_000_000 * Nanos::SECOND);
-/// Between two looks at all clocks, in ns.
+/// Time between two looks at all clocks, ns.
 const LOOK_NS: u64 = 50 * Nanos::MILLI;
 
-/// Settings of a simulation.
+/// Settings of a simulation of clocks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// Nodes, the reference included; their ids are 0 and up, the reference's is 0.
+    /// Number of nodes, the reference (node 0) included.
     pub nodes: usize,
-    /// Seed of everything random but the delays.
+    /// Seed of everything random except the delays.
     pub seed: u64,
-    /// Length of the run, in ns.
+    /// Length of the run in true time, ns.
     pub run_ns: u64,
-    /// Errors count from here on, in ns.
+    /// True time after which errors are counted, ns.
     pub settle_ns: u64,
-    /// Model of the free-running clocks.
+    /// Model of the nodes' free-running clocks.
     pub clocks: ClockModel,
-    /// Configuration of the agents but for who is who.
+    /// Settings of the agents; node and members are filled in for each.
     pub agent: AgentConfig,
-    /// Between two exchanges of a comparator, in ns.
+    /// Time between two exchanges of a comparator, ns.
     pub exchange_every_ns: u64,
-    /// When the reference fails for good, after the start, in ns.
+    /// True time after the start at which the reference fails for good, ns; `None`: never.
     pub reference_fails_ns: Option<u64>,
 }
 
@@ -58,32 +58,32 @@ impl Plan {
 pub struct Look {
     /// True time since the start, in ns.
     pub at_ns: u64,
-    /// Node that was looked at.
+    /// Node whose clock was read.
     pub node: usize,
     /// Disciplined reading less true time, in ns.
     pub error_ns: i64,
-    /// Published bound, ns.
+    /// Bound that the clock gave with its reading, ns.
     pub bound_ns: u64,
 }
 
-/// Result of a simulated run.
+/// Result of a simulation of clocks.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SimulatedClocks {
     /// All looks after settling, in the order of time, then node.
     pub looks: Vec<Look>,
-    /// Looks at clocks that had no reading yet.
+    /// Number of looks at clocks that had no reading yet.
     pub without_reading: u64,
     /// Errors of the minimum-delay estimator at the same times, in ns.
     pub minimum_delay: Vec<i64>,
     /// Errors of the Kalman filter at the same times, in ns.
     pub kalman: Vec<i64>,
-    /// Sum of the agents' counters.
+    /// Sum of the agents' counters over all nodes.
     pub agents: AgentStats,
-    /// Figures of the last solution.
+    /// Figures of the reference's last solution.
     pub solver: SolverStats,
-    /// Half-width that causality leaves, each node's last, in ns.
+    /// Half of the interval that causality leaves for each node's clock in the last solution, ns.
     pub causal_ns: Vec<u64>,
-    /// Mean neighbours of a node.
+    /// Mean number of neighbours per node.
     pub neighbours: f64,
 }
 
@@ -105,7 +105,7 @@ impl SimulatedClocks {
     }
 }
 
-/// Absolute values in ascending order.
+/// The absolute values of errors, in ascending order.
 pub fn sizes(errors: &[i64]) -> Vec<u64> {
     sorted(errors.iter().map(|error| error.unsigned_abs()))
 }
@@ -203,7 +203,7 @@ fn add(sum: &mut AgentStats, one: &AgentStats) {
     sum.refused += one.refused;
 }
 
-/// Errors of the comparators.
+/// Errors of the two comparators, minimum delay and Kalman filter, ns.
 fn compare(
     plan: &Plan,
     clocks: &[WanderingClock],

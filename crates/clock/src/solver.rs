@@ -22,27 +22,27 @@ use crate::track::{Fix, Track, Walk};
 use crate::wander::Wander;
 use crate::wire::{Bound, CHAIN_MAX, Correction};
 
-/// How estimates and bounds are made.
+/// Settings of the estimates and their bounds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SolverConfig {
-    /// Time between collections, in ns.
+    /// Time between two collections of reports, ns.
     pub window_ns: u64,
-    /// Windows that an estimate spans.
+    /// Number of windows that an estimate is made from.
     pub windows: u32,
-    /// Standard deviations in a bound.
+    /// Number of standard deviations that a bound allows for.
     pub sigmas: f64,
     /// Largest difference of the two directions' base delays on any path, in ns.
     pub asymmetry_ns: u64,
-    /// The reference's own largest error, in ns.
+    /// Largest error of the reference's own clock, ns.
     pub reference_bound_ns: u64,
     /// Largest standard deviation of a drift's change within a second, in parts of 10^9: bounds
     /// begin with it, and residuals narrow it.
     pub wander_max_ppb: f64,
-    /// Off: the maximum is taken for the truth, for comparison.
+    /// Whether the wander is estimated; if not, its maximum is assumed (for comparison).
     pub estimate_wander: bool,
-    /// Off: every window stands for itself, for comparison.
+    /// Whether windows are combined by a track; if not, each stands alone (for comparison).
     pub track: bool,
-    /// Off: values along a tree, for comparison.
+    /// Whether loops correct the edges; if not, values are added along a tree (for comparison).
     pub correct_loops: bool,
 }
 
@@ -65,18 +65,18 @@ impl Default for SolverConfig {
     }
 }
 
-/// Figures of the last solution.
+/// Figures of the solver's last solution.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SolverStats {
-    /// Number of solutions so far.
+    /// Number of solutions since the start.
     pub solutions: u64,
     /// Number of edges of the mesh.
     pub edges: u64,
-    /// Edges that had a line.
+    /// Number of edges for which a line was found.
     pub edges_used: u64,
     /// Of these, edges that count less than half because their loops disagree.
     pub edges_doubted: u64,
-    /// Nodes that got a correction.
+    /// Number of nodes that got a correction.
     pub nodes: u64,
     /// Standard deviation of an edge's offset, in ns.
     pub edge_sigma_ns: f64,
@@ -88,7 +88,7 @@ pub struct SolverStats {
     pub wander_apart: u64,
     /// Whether residuals refute the configured maximum now.
     pub wander_beyond: bool,
-    /// Solutions at which they did.
+    /// Number of solutions at which residuals refuted the maximum.
     pub wander_alarms: u64,
 }
 
@@ -99,7 +99,7 @@ const SLOPE_MAX: f64 = 1e-3;
 
 type History = VecDeque<(u32, Vec<Point>)>;
 
-/// Solver at the reference.
+/// The solver, which runs at the reference.
 #[derive(Clone, Debug)]
 pub struct Solver {
     config: SolverConfig,
@@ -387,7 +387,7 @@ impl Solver {
         Walk { likely: self.wander.likely() * more, most: self.wander.of(node) * more }
     }
 
-    /// Seconds that an estimate spans.
+    /// Time that an estimate spans, s.
     fn spanned(&self) -> f64 {
         self.config.window_ns as f64 * f64::from(self.config.windows) / 1e9
     }

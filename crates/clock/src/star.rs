@@ -45,7 +45,7 @@ impl Exchange {
 
 /// Follows the reference by round trips.
 pub trait Estimator {
-    /// Records an exchange.
+    /// Takes one round trip into the estimate.
     fn exchange(&mut self, exchange: &Exchange);
 
     /// Own clock less the reference's at an own reading, in ns; `None` before the first exchange.

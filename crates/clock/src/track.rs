@@ -25,9 +25,9 @@ pub struct Track {
 /// Estimate of a node's clock from the fit of a window.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Fix {
-    /// Offset, ns.
+    /// Offset of the node's clock, ns.
     pub offset: f64,
-    /// Drift in ns per s.
+    /// Drift of the node's clock, ns per s.
     pub drift: f64,
     /// Variance of the offset, in ns^2.
     pub offset_variance: f64,
@@ -58,7 +58,7 @@ pub struct Walk {
 /// A surprise beyond so many variances is a step of the clock, not a drift: begin anew.
 const STEP: f64 = 400.0;
 
-/// A covariance `dt` seconds later.
+/// The covariance `dt` seconds later, when the drift walks by `wander` ns per s within a second.
 fn later([p00, p01, p11]: Covariance, dt: f64, wander: f64) -> Covariance {
     let (q, t) = (wander * wander, dt.abs());
     [

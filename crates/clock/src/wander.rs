@@ -12,9 +12,10 @@
 
 use std::collections::VecDeque;
 
-/// Spacings in lengths of an estimate's span: 2, 4 and 8 s as usual.
+/// Spacings of second differences, in lengths of an estimate's span: 2, 4 and 8 s with default
+/// settings.
 const SPACINGS: [u32; 3] = [1, 2, 4];
-/// Windows that means remember, about.
+/// Number of windows that a mean remembers, approximately.
 const MEMORY: f64 = 64.0;
 /// Standard deviations of a mean square that its limits lie away.
 const LIMIT: f64 = 3.0;
@@ -41,17 +42,17 @@ impl Mean {
     }
 }
 
-/// Second differences of one spacing.
+/// The mean squares of second differences at one spacing.
 #[derive(Clone, Debug)]
 struct Spacing {
-    /// Length in windows.
+    /// Length of the spacing, windows.
     windows: u32,
     /// Divisor of a square in ns^2, s^3.
     scale: f64,
     /// Of all nodes, in (ns/s)^2 per s; and of that, what errors of fits explain.
     all: Mean,
     noise: Mean,
-    /// Nodes in the last mean.
+    /// Number of nodes in the last mean.
     nodes: f64,
     own: Vec<Mean>,
 }
@@ -76,13 +77,13 @@ impl Spacing {
 /// Estimates of the wander of all nodes' clocks.
 #[derive(Clone, Debug)]
 pub struct Wander {
-    /// Configured, in ns per s.
+    /// Largest wander by the configuration, ns per s.
     most: f64,
     spacings: Vec<Spacing>,
     fixes: Vec<VecDeque<Seen>>,
 }
 
-/// A fix of a node.
+/// An estimate of a node's offset in one window.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     window: u32,

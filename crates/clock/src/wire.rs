@@ -15,49 +15,49 @@ use types::{Nanos, NodeId};
 
 use crate::hull::Point;
 
-/// First byte of every datagram.
+/// First byte of every datagram of the clock protocol.
 const MAGIC: u8 = 0xC1;
-/// Second byte: what follows is this version's.
+/// Second byte of every datagram: the version of the protocol.
 const VERSION: u8 = 2;
-/// Longest report in bytes: with seal and headers below the usual 1,500.
+/// Longest report, bytes; with seal and headers it stays below 1,500.
 pub const REPORT_MAX: usize = 1_200;
-/// Points of a chain at most; a longer one is thinned.
+/// Most points of a chain; a longer one is thinned.
 pub const CHAIN_MAX: usize = 32;
-/// Clocks further apart than a day are not compared, in ns.
+/// Largest offset of two clocks that are compared, ns: one day.
 pub const OFFSET_MAX_NS: i64 = 86_400 * Nanos::SECOND as i64;
 const REPORT_HEADER: usize = 12;
 const CHAIN_HEADER: usize = 24;
 
-/// Half of a coded pair.
+/// One probe of a coded pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Probe {
-    /// Node that sent it.
+    /// Node that sent the probe.
     pub from: NodeId,
-    /// Node that it is for.
+    /// Node that the probe is for.
     pub to: NodeId,
-    /// Which pair of this path.
+    /// Number of the pair on its path.
     pub number: u32,
-    /// Whether it is the pair's second half.
+    /// Whether this is the second probe of the pair.
     pub second: bool,
-    /// When, on the sender's free-running clock.
+    /// Time of sending, on the sender's free-running clock, ns.
     pub sent: Nanos,
 }
 
-/// The reference asks for what the probes of the last window told.
+/// A request of the reference for reports about the probes of the last window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Collect {
-    /// Node of the reference.
+    /// Node that is the reference.
     pub from: NodeId,
-    /// Number of the window.
+    /// Number of the window that the reports have to be about.
     pub window: u32,
 }
 
 /// Probes of one path in one window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chain<'a> {
-    /// Node that sent the probes.
+    /// Node that sent the probes of the path.
     pub sender: NodeId,
-    /// Pairs taken and pairs refused.
+    /// Number of pairs used and number of pairs refused.
     pub pairs: (u16, u16),
     base: Point,
     points: &'a [u8],
@@ -79,15 +79,15 @@ impl<'a> Chain<'a> {
 /// Chains of one node's incoming paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Report<'a> {
-    /// The node that reports.
+    /// Node that received the probes and reports them.
     pub from: NodeId,
-    /// Number of the window.
+    /// Number of the window that the report is about.
     pub window: u32,
     chains: &'a [u8],
 }
 
 impl<'a> Report<'a> {
-    /// Chains of the report.
+    /// The chains of the report, one for each path.
     pub fn chains(&self) -> impl Iterator<Item = Chain<'a>> + 'a {
         let mut rest = self.chains;
         std::iter::from_fn(move || {
@@ -101,7 +101,7 @@ impl<'a> Report<'a> {
 /// Largest error of a line at a distance from its anchor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bound {
-    /// At the anchor, in ns.
+    /// Largest error at the anchor, ns.
     pub ns: u64,
     /// Growth with distance from the anchor, in parts of 10^12.
     pub growth_ppt: u64,
@@ -130,7 +130,7 @@ impl Bound {
     }
 }
 
-/// Correction of a node's clock.
+/// The correction of one node's clock, computed by the reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Correction {
     /// The node whose clock is corrected.
@@ -167,13 +167,13 @@ impl Correction {
 /// A decoded datagram of any kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Message<'a> {
-    /// One probe of a pair.
+    /// One probe of a coded pair.
     Probe(Probe),
-    /// Request for reports.
+    /// A request of the reference for reports.
     Collect(Collect),
     /// Probes that a node received, by path.
     Report(Report<'a>),
-    /// A node's correction.
+    /// The correction of one node's clock.
     Correction(Correction),
 }
 
@@ -279,7 +279,7 @@ fn header(kind: u8, flag: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[MAGIC, VERSION, kind, flag]);
 }
 
-/// Appends a probe.
+/// Appends an encoded probe to `out`.
 pub fn encode_probe(probe: &Probe, out: &mut Vec<u8>) {
     header(PROBE, probe.second.into(), out);
     out.extend_from_slice(&probe.from.0.to_le_bytes());
@@ -295,12 +295,12 @@ fn named(kind: u8, node: NodeId, window: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&window.to_le_bytes());
 }
 
-/// Appends a request for reports.
+/// Appends an encoded request for reports to `out`.
 pub fn encode_collect(collect: &Collect, out: &mut Vec<u8>) {
     named(COLLECT, collect.from, collect.window, out);
 }
 
-/// Appends a correction.
+/// Appends an encoded correction to `out`.
 pub fn encode_correction(correction: &Correction, out: &mut Vec<u8>) {
     named(CORRECTION, correction.node, correction.window, out);
     let c = correction;

@@ -11,7 +11,7 @@ use types::{ClockReading, Nanos, Node, NodeId, Op, Outbox, Peer, SplitMix64};
 
 use crate::agent::Agent;
 
-/// How wrong free-running clocks are.
+/// Limits of the errors of simulated free-running clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockModel {
     /// Largest offset at the start, in ns.
@@ -96,7 +96,7 @@ fn gained(passed: i64, drift_ppt: i64) -> i64 {
 enum Event {
     /// A node's timer, if it is still the latest.
     Timer { node: usize, generation: u64 },
-    /// A datagram, in the slab.
+    /// A datagram arrives; its bytes are in the slab.
     Arrival { node: usize, from: usize, slot: usize },
 }
 
@@ -141,7 +141,7 @@ impl<D: FnMut(usize, usize, Nanos) -> Option<u64>> World<D> {
         world
     }
 
-    /// True time.
+    /// True time of the simulation.
     pub fn now(&self) -> Nanos {
         self.now
     }
@@ -167,7 +167,7 @@ impl<D: FnMut(usize, usize, Nanos) -> Option<u64>> World<D> {
         self.agents.get_mut(node)?.as_mut()?.reading(raw)
     }
 
-    /// A node stops for good.
+    /// Stops a node for good.
     pub fn kill(&mut self, node: usize) {
         self.agents[node] = None;
     }
@@ -186,7 +186,7 @@ impl<D: FnMut(usize, usize, Nanos) -> Option<u64>> World<D> {
         self.push(self.now, Event::Timer { node, generation: self.generations[node].0 });
     }
 
-    /// Runs to a true time.
+    /// Runs the simulation up to the true time `until`.
     pub fn run_until(&mut self, until: Nanos) {
         while let Some(Reverse((at, ..))) = self.queue.peek() {
             if *at > until.0 {
