@@ -1,4 +1,5 @@
-//! What waits for the next write, encoded as it will stand in its frame; and reading it back.
+//! The batch that is filled for the next write, encoded as it will be in its frame; and its
+//! decoding.
 
 use crate::buffer::AlignedBuf;
 use crate::layout::{
@@ -6,16 +7,17 @@ use crate::layout::{
     u32_at, u64_at,
 };
 
-/// One record of a journal.
+/// One record of a journal, as it is read back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// Position of the record.
+    /// Position of the record, from 1.
     pub position: u64,
-    /// The term it was appended in.
+    /// Term in which the record was appended.
     pub term: u64,
-    /// What the application says; empty for a record of the group's own.
+    /// Contents of the application's record; empty for a record of the group's own.
     pub bytes: &'a [u8],
-    /// What the group itself says, for whoever keeps it together; empty for the application's.
+    /// Contents of a record of the group's own (its membership); empty for a record of the
+    /// application.
     pub group: &'a [u8],
 }
 
@@ -26,7 +28,7 @@ impl<'a> Record<'a> {
         Record { position, term, bytes, group }
     }
 
-    /// Whether it is one of the group's own, and what it says.
+    /// Whether it is a record of the group's own, and its contents.
     pub(crate) fn content(&self) -> (bool, &'a [u8]) {
         if self.group.is_empty() { (false, self.bytes) } else { (true, self.group) }
     }
@@ -43,7 +45,7 @@ pub(crate) fn record_len(bytes: usize) -> usize {
     RECORD_HEADER + round_up(bytes, 8)
 }
 
-/// The batch that is being filled.
+/// The batch that is being filled with records.
 pub(crate) struct Batch {
     buffer: AlignedBuf,
     block: usize,
@@ -61,7 +63,7 @@ impl Batch {
         Batch { buffer, block, most, first, count: 0, chain_before: chain, chain_after: chain }
     }
 
-    /// Whether a record of so many bytes goes in.
+    /// Whether a record of `bytes` bytes still fits the batch.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         self.buffer.len() - FRAME_HEADER + record_len(bytes) <= self.most
     }
@@ -83,27 +85,27 @@ impl Batch {
         assert!(self.buffer.len().is_multiple_of(8), "records stand at multiples of eight bytes");
     }
 
-    /// Position after the last record.
+    /// Position that the next record will have.
     pub(crate) fn next(&self) -> u64 {
         self.first + u64::from(self.count)
     }
 
-    /// Chain after the last record.
+    /// Value of the checksum chain after the last record.
     pub(crate) fn chain(&self) -> u64 {
         self.chain_after
     }
 
-    /// Chain before the first record.
+    /// Value of the checksum chain before the first record.
     pub(crate) fn chain_before(&self) -> u64 {
         self.chain_before
     }
 
-    /// Bytes of the frame that it makes.
+    /// Length of the batch's frame, padding included, bytes.
     pub(crate) fn padded(&self) -> usize {
         round_up(self.buffer.len(), self.block)
     }
 
-    /// The frame, ready to be written there; the next batch is begun after it, in `spare`.
+    /// Completes the frame and returns it; the next batch begins behind it, in the memory `spare`.
     pub(crate) fn take(
         &mut self,
         place: Place,
@@ -132,7 +134,7 @@ impl Batch {
         taken
     }
 
-    /// Begins a batch at a position, forgetting what it holds.
+    /// Begins a batch at a position, and drops the records in it.
     pub(crate) fn begin(&mut self, first: u64, chain: u64) {
         assert!(first > 0, "positions are dense from 1");
         self.buffer.clear();
@@ -148,7 +150,7 @@ pub(crate) fn records<'a>(header: &FrameHeader, payload: &'a [u8]) -> Records<'a
     Records { rest: payload, position: header.first, left: header.count, failed: false }
 }
 
-/// See [`records`].
+/// Iterator over the records of a frame; see [`records`].
 pub(crate) struct Records<'a> {
     rest: &'a [u8],
     position: u64,

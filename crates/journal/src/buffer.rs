@@ -1,9 +1,9 @@
-//! Memory that begins at a page, as direct I/O wants it.
+//! Memory whose first byte is at the start of a page, as direct I/O needs it.
 
 use crate::layout::BLOCK_MAX;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Alignment that every device is content with.
+/// Alignment in bytes that every block device accepts.
 const PAGE: usize = 4_096;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -21,7 +21,7 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// Room for `bytes` without growing.
+    /// An empty buffer that holds `bytes` bytes without growing.
     pub(crate) fn with_capacity(bytes: usize) -> AlignedBuf {
         AlignedBuf { pages: vec![Page([0; PAGE]); bytes.div_ceil(PAGE)], len: 0 }
     }
@@ -34,7 +34,7 @@ impl AlignedBuf {
         self.len = 0;
     }
 
-    /// Makes it `len` bytes long; those it grows by are zero.
+    /// Sets the length to `len` bytes; new bytes are zero.
     pub(crate) fn resize(&mut self, len: usize) {
         self.reserve(len);
         let from = self.len;
@@ -45,7 +45,7 @@ impl AlignedBuf {
         }
     }
 
-    /// Makes it longer, and gives what it grows by: all of that is to be written.
+    /// Lengthens the buffer and returns the new bytes, all of which the caller has to write.
     pub(crate) fn grow(&mut self, bytes: usize) -> &mut [u8] {
         let from = self.len;
         self.reserve(from + bytes);
@@ -59,7 +59,7 @@ impl AlignedBuf {
         assert!(self.len <= self.pages.len() * PAGE);
     }
 
-    /// The bytes in use; they begin at a page.
+    /// The bytes in use; the first is at the start of a page.
     pub fn bytes(&self) -> &[u8] {
         self.pages.as_bytes().get(..self.len).unwrap_or(&[])
     }

@@ -1,4 +1,5 @@
-//! Group commit: what is appended while a batch is on its way to the disk goes with the next one.
+//! Group commit: records that are appended while a batch is being written are written with the next
+//! batch.
 
 use crate::Journal;
 use crate::buffer::AlignedBuf;
@@ -10,7 +11,7 @@ use crate::scan::Extent;
 use crate::storage::{Begun, DiskError, Storage};
 use crate::waypoints::Waypoint;
 
-/// A batch on its way to the disk.
+/// A batch that is being written to the disk.
 pub(crate) struct InFlight {
     pub(crate) first: u64,
     records: u64,
@@ -91,7 +92,7 @@ impl<S: Storage> Journal<S> {
         Ok(self.durable())
     }
 
-    /// Whether a write that was begun has not been waited for.
+    /// Whether a write has been begun and not been waited for.
     pub fn is_writing(&self) -> bool {
         self.in_flight.is_some()
     }
@@ -115,7 +116,7 @@ impl<S: Storage> Journal<S> {
         self.has_landed()
     }
 
-    /// Begins to write the batch; true when that is over at once.
+    /// Begins to write the batch; true when the write has ended already.
     fn begin_batch(&mut self) -> Result<bool, JournalError> {
         assert!(self.in_flight.is_none(), "one write at a time: a crash tears one frame");
         assert!(self.batch.count > 0, "a frame of records has some");
@@ -134,7 +135,7 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// The batch on its way is durable, or never will be.
+    /// Handles the end of the batch's write, successful or not.
     fn land(
         &mut self,
         buffer: AlignedBuf,
@@ -155,7 +156,7 @@ impl<S: Storage> Journal<S> {
         Ok(())
     }
 
-    /// Updates the positions after a write that is durable now.
+    /// Updates the positions after a write that is durable.
     fn has_landed(&mut self) -> Result<(), JournalError> {
         assert!(self.in_flight.is_none());
         if self.config.alone {

@@ -5,7 +5,7 @@ use crate::layout::{
     round_up,
 };
 
-/// When the commit watermark reaches its own file, apart from the log.
+/// When the commit watermark is written to its own file, apart from the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Marks {
     /// With the next batch, and by [`crate::Journal::write_mark`] when there is none: one sync per
@@ -20,22 +20,22 @@ pub enum Marks {
 /// as it was made.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Name of the journal: told from all others, so that files don't get mixed.
+    /// Name of the journal, unique, so that files of different journals are not mixed.
     pub id: u64,
-    /// What the records are, for whoever wrote them; opening with another label is refused.
+    /// Kind of the records, for the application; opening a journal with another label is refused.
     pub label: [u8; LABEL_LEN],
     /// Unit of writing, bytes: what the device writes whole, a power of two from 512 to 64 KiB.
     pub block: usize,
-    /// Size of a segment, bytes.
+    /// Size of a segment's file, bytes.
     pub segment_bytes: u64,
     /// Most bytes of one batch, with 16 bytes and padding to 8 per record.
     pub batch_bytes: usize,
-    /// When the watermark is written.
+    /// When the commit watermark is written to its own file.
     pub marks: Marks,
     /// What is durable here is committed: this is the only copy. Otherwise whoever counts the
     /// copies says what is, by [`crate::Journal::commit_to`].
     pub alone: bool,
-    /// Snapshots that are kept; at least one.
+    /// Number of snapshots that are kept; at least one.
     pub snapshots_kept: usize,
     /// Whole segments are not read at the start, where it was written down what they hold, but by
     /// [`crate::Journal::read_on`], and by whoever reads their records: for one that knows what most of
@@ -44,7 +44,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The usual one: blocks of 4 KiB, segments of 64 MiB, batches up to 1 MiB.
+    /// The default settings: blocks of 4 KiB, segments of 64 MiB, batches of up to 1 MiB.
     pub fn new(id: u64, label: [u8; LABEL_LEN]) -> Config {
         Config {
             id,
@@ -59,7 +59,8 @@ impl Config {
         }
     }
 
-    /// Whether a journal can be made of it: a block in range, and room for a batch in a segment.
+    /// Whether a journal can have these settings: a block size in range, and room for a batch in a
+    /// segment.
     pub fn is_sound(&self) -> bool {
         let block = self.block;
         (BLOCK_MIN..=BLOCK_MAX).contains(&block)

@@ -1,4 +1,4 @@
-//! Errors of a journal.
+//! Errors of a journal, with what an operator can do about each.
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use crate::layout::segment_name;
 use crate::register::VOTE;
 use crate::storage::{DiskError, DiskErrorKind};
 
-/// Kind of damage at a place in a segment.
+/// Kind of damage at an offset of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Damage {
-    /// No frame begins there.
+    /// The bytes do not begin a frame.
     NoFrame,
-    /// A frame begins there and its checksum does not fit.
+    /// A frame begins here, but its checksum does not match.
     Checksum,
-    /// A whole frame, but not the one that follows the one before.
+    /// A whole frame, but not the one that has to follow the frame before.
     Order,
-    /// A frame whose records make no sense.
+    /// A whole frame whose records cannot be decoded.
     Records,
     /// The header of the segment is damaged.
     Header,
-    /// The segment's file is not there.
+    /// The file of the segment is missing.
     Missing,
-    /// Files before the segment's are not there, and no snapshot stands for them.
+    /// Earlier files are missing, and no snapshot stands for them.
     Before,
-    /// The segment ends where a frame was expected.
+    /// The file ends where a frame was expected.
     Ended,
-    /// Bytes that nothing was ever written to are not zero.
+    /// Bytes that were never written are not zero.
     Unused,
 }
 
@@ -50,43 +50,43 @@ impl fmt::Display for Damage {
 /// Why a journal refuses; what it says names the place and what to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum JournalError {
-    /// The disk. The journal has to be opened again.
+    /// The disk reported an error; the journal has to be opened again.
     Disk(DiskError),
     /// No room for another segment. Nothing was lost, and [`crate::Journal::flush`] may be tried
     /// again once there is.
     Full(DiskError),
-    /// The committed part is damaged.
+    /// The committed part of the log is damaged.
     Corrupt {
-        /// Number of the segment.
+        /// Number of the damaged segment.
         segment: u64,
-        /// Offset in it, bytes.
+        /// Offset of the damage in the segment, bytes.
         offset: u64,
-        /// Kind of the damage.
+        /// What is damaged.
         damage: Damage,
-        /// First position that can't be read.
+        /// First position that cannot be read.
         position: u64,
         /// Last position that was known to be committed.
         committed: u64,
     },
-    /// The file of the watermark or of the vote has no readable copy.
+    /// The file of the watermark or of the vote has no readable copy; which of them.
     Register(&'static str),
     /// The snapshot for this position is damaged.
     Snapshot(u64),
-    /// A file of another format version; its name, and the version.
+    /// A file has a format version that cannot be read: its name and the version.
     Format(String, u32),
-    /// It belongs to another journal, or its records are of another kind.
+    /// The files are another journal's, or their records are of another kind; which of the two.
     Foreign(&'static str),
-    /// Its server has never been one of a group: nobody else has what it lacks.
+    /// The journal's server was never in a group, so no other server has what it lacks.
     NoGroup,
-    /// A batch is full: flush first.
+    /// The batch is full; it has to be flushed first.
     BatchFull,
-    /// The record is longer than a batch may be.
+    /// The record is longer than a batch may be; its length, bytes.
     TooLong(usize),
-    /// What was asked for can't be: the position is not there, or is committed.
+    /// The request is impossible for this position: it is not there, or it is committed.
     Position(u64),
-    /// The configuration makes no journal.
+    /// The settings make no journal ([`crate::Config::is_sound`]).
     Config,
-    /// An error came before; the journal has to be opened again.
+    /// An earlier error has closed the journal; it has to be opened again.
     Closed,
 }
 

@@ -1,4 +1,4 @@
-//! What a start finds and refuses, before it changes anything: the same for who only looks.
+//! What a start reads and refuses before it changes anything; also for those that only look.
 
 use crate::config::Config;
 use crate::error::{Damage, JournalError};
@@ -10,15 +10,15 @@ use crate::scan::Extent;
 use crate::snapshot::{self, Listed};
 use crate::storage::Storage;
 
-/// A journal that a start would take.
+/// A journal that a start would accept.
 pub(crate) struct Examined {
-    /// See [`crate::Journal::doubt`].
+    /// Doubt about promises of its server; see [`crate::Journal::doubt`].
     pub(crate) doubt: Doubt,
-    /// Everything that is in its log.
+    /// Everything found in the log.
     pub(crate) found: Survey,
     /// Its snapshots; one from elsewhere that stands counts whatever its name is yet.
     pub(crate) snapshots: Listed,
-    /// Position of the newest one that is whole.
+    /// Position of the newest whole snapshot; `None`: there is none.
     pub(crate) snapshot: Option<u64>,
 }
 

@@ -14,13 +14,13 @@ use crate::register::{DOUBT, LIFE, MARK, PEERS, VOTE};
 use crate::ring::{Ring, UnderWay};
 use crate::storage::{Begun, DiskError, DiskErrorKind, FileId, Stamp, Storage};
 
-/// Bytes of zeros written at a time when a file is made.
+/// Number of zero bytes written at a time when a file is made.
 const ZEROS: usize = 1 << 20;
 
-/// How a write becomes durable.
+/// By what means a write becomes durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Syncing {
-    /// `fdatasync` after each write.
+    /// A call of `fdatasync` after each write.
     #[default]
     Fdatasync,
     /// The file is opened with `O_DSYNC`: the write itself returns when it is.
@@ -32,12 +32,13 @@ pub enum Syncing {
     Never,
 }
 
-/// How files are opened and written.
+/// How files are opened and made durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FolderConfig {
-    /// Past the page cache (`O_DIRECT`); file systems that can't are written through it.
+    /// Whether files are written past the page cache (`O_DIRECT`); where the file system cannot,
+    /// through it.
     pub direct: bool,
-    /// How a write becomes durable.
+    /// By what means a write becomes durable.
     pub syncing: Syncing,
     /// Write zeros into new files, so that later writes change no block map; otherwise their room
     /// is only reserved.
@@ -61,12 +62,12 @@ pub struct Folder {
     dir: OwnedFd,
     _lock: Option<File>,
     config: FolderConfig,
-    /// Whether files really are opened past the page cache.
+    /// Whether files really are written past the page cache.
     direct: bool,
     files: BTreeMap<u32, Open>,
     next: u32,
     ring: Option<Ring>,
-    /// Files are opened for reading only.
+    /// Whether files are opened for reading only.
     looks: bool,
 }
 
@@ -152,7 +153,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Path of the folder.
+    /// Path of the folder on the host.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -22,10 +22,10 @@ use crate::register::{MARK, Register};
 use crate::scan::{Found, Scanner};
 use crate::storage::{DiskErrorKind, Storage};
 
-/// Most bytes of records that are held because they are not committed yet.
+/// Most bytes of records that are held because they are not known to be committed yet.
 pub const HELD_MAX: usize = 16 << 20;
 
-/// A record read and not shown yet.
+/// A record that was read and has not been shown yet.
 struct Held {
     position: u64,
     term: u64,
@@ -33,7 +33,7 @@ struct Held {
     bytes: Box<[u8]>,
 }
 
-/// Reads a journal while another process writes it; see the module.
+/// Reads a journal while another process writes it; the module documentation has the contract.
 pub struct Follower<S> {
     storage: S,
     scanner: Scanner,
@@ -99,27 +99,27 @@ impl<S: Storage> Follower<S> {
         self.all = true;
     }
 
-    /// Name of the journal.
+    /// Name of the journal, from its files.
     pub fn id(&self) -> u64 {
         self.mark.journal()
     }
 
-    /// Label of the kind of its records; zeros before the first segment exists.
+    /// Label of the journal's records; zeros before the first segment exists.
     pub fn label(&self) -> [u8; LABEL_LEN] {
         self.label
     }
 
-    /// Everything up to here is known to be committed, shown or not.
+    /// Last position that is known to be committed, shown or not.
     pub fn committed(&self) -> u64 {
         self.committed
     }
 
-    /// Position of the last record read, committed or not: nothing more is there.
+    /// Last position that was read, committed or not.
     pub fn read_to(&self) -> u64 {
         self.at.next - 1
     }
 
-    /// Position of the last record shown.
+    /// Last position that was shown; 0: none.
     pub fn shown(&self) -> u64 {
         self.shown
     }
@@ -173,7 +173,7 @@ impl<S: Storage> Follower<S> {
         }
     }
 
-    /// Reads one frame more; says whether there was one.
+    /// Reads one more frame; false when there is none yet.
     fn advance(&mut self) -> Result<bool, JournalError> {
         let Some(segment) = self.segment else { return self.next_segment(1) };
         let (extent, at) = (segment.extent, self.at);
@@ -214,7 +214,7 @@ impl<S: Storage> Follower<S> {
         Ok(false)
     }
 
-    /// Goes on in a segment, if it is there.
+    /// Opens the segment with this number and goes on in it, if it exists.
     fn next_segment(&mut self, number: u64) -> Result<bool, JournalError> {
         let next = match open_segment(&mut self.storage, self.mark.journal(), number) {
             Err(JournalError::Disk(error)) if error.kind == DiskErrorKind::Missing => {
@@ -250,7 +250,7 @@ impl<S: Storage> Follower<S> {
     }
 }
 
-/// Whether a frame is the next one.
+/// Whether a frame is the one that has to come next.
 fn follows(header: &FrameHeader, at: &End) -> bool {
     let fits = match header.kind {
         FrameKind::Records => header.first == at.next && header.chain_before == at.chain,

@@ -1,4 +1,4 @@
-//! Looking at a journal without changing it.
+//! Reads and checks a journal without changing it.
 
 use std::ops::ControlFlow;
 
@@ -12,55 +12,55 @@ use crate::register::{MARK, Register, VOTE, Vote};
 use crate::snapshot::{self, SnapshotInfo};
 use crate::storage::Storage;
 
-/// One segment, as it stands on the disk.
+/// One segment as it is on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentReport {
-    /// Number of the segment.
+    /// Number of the segment, from its file's name.
     pub number: u64,
     /// Size of the file, bytes.
     pub bytes: u64,
-    /// First position in it.
+    /// Position of the first record in the segment.
     pub first_position: u64,
-    /// Number of frames in it.
+    /// Number of whole frames in the segment.
     pub frames: u64,
-    /// Bytes of them, padding included.
+    /// Bytes of those frames, padding included.
     pub used: u64,
 }
 
-/// Everything that stands on the disk, all of it read and checked.
+/// What is on the disk, with all of it read and checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verified {
-    /// Name of the journal.
+    /// Name of the journal, from its files.
     pub id: u64,
-    /// Label of the kind of its records.
+    /// Label that says of which kind the records are.
     pub label: [u8; LABEL_LEN],
-    /// The newest layout in it.
+    /// Newest version of the layout in the log.
     pub format: u32,
-    /// Unit of writing, bytes.
+    /// Block size: unit of writing, bytes.
     pub block: u32,
     /// First position that can be read.
     pub first: u64,
-    /// Last position; 0 for none.
+    /// Position of the last record; 0: the log is empty.
     pub last: u64,
     /// Last position that is known to be committed.
     pub committed: u64,
-    /// Term of the last record; 0 for none.
+    /// Term of the last record; 0: the log is empty.
     pub last_term: u64,
-    /// The chain after the last record.
+    /// Value of the checksum chain after the last record.
     pub chain: u64,
-    /// Term and vote.
+    /// Newest term of the server, and its vote in that term.
     pub vote: Vote,
     /// Reports on the segments, in order.
     pub segments: Vec<SegmentReport>,
-    /// Records in frames, those taken back later included.
+    /// Number of records in frames, those that were taken back later included.
     pub records: u64,
-    /// Truncations whose records are still there.
+    /// Number of truncations whose records are still in the log.
     pub truncations: usize,
-    /// A write that was cut short; opening the journal will remove it.
+    /// A write that was cut short, which opening the journal will remove; `None`: there is none.
     pub tail: Option<Tail>,
-    /// Copies of watermark and vote that can't be read; the others can.
+    /// Number of copies of watermark and vote that cannot be read, while another copy can.
     pub damaged_copies: u32,
-    /// Snapshots that can be read.
+    /// Snapshots that are whole, in ascending order of their positions.
     pub snapshots: Vec<SnapshotInfo>,
     /// Number of snapshots that are damaged.
     pub damaged_snapshots: u32,

@@ -13,18 +13,18 @@ use crate::snapshot::{self, Place, name_of, waiting};
 use crate::storage::{DiskError, Storage};
 use crate::waypoints::Waypoints;
 
-/// A snapshot that was taken elsewhere, of the same log.
+/// A snapshot of the same log that another server took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Installed<'a> {
-    /// Records that it stands for.
+    /// Position up to which the snapshot stands for the records.
     pub position: u64,
-    /// Term of the last of them.
+    /// Term of the record at that position.
     pub term: u64,
     /// Value of the checksum chain after the snapshot's position.
     pub chain: u64,
-    /// What the last record of the group's own up to there says; empty for none.
+    /// Contents of the last record of the group's own up to that position; empty: there is none.
     pub group: &'a [u8],
-    /// Bytes of the snapshot.
+    /// Contents of the snapshot, as the application made them.
     pub bytes: &'a [u8],
 }
 

@@ -20,18 +20,18 @@ use crate::storage::{DiskError, Storage};
 use crate::waypoints::{Waypoint, Waypoints};
 use crate::{SnapshotInfo, group, install, whole};
 
-/// Counters of a journal since it was opened.
+/// What a journal has counted since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Batches written.
+    /// Number of batches written.
     pub batches: u64,
-    /// Records in them.
+    /// Number of records in those batches.
     pub records: u64,
-    /// Bytes written, padding included.
+    /// Number of bytes written, padding included.
     pub bytes: u64,
-    /// Segments begun.
+    /// Number of segments that were begun.
     pub segments: u64,
-    /// Times the watermark's own file was written.
+    /// How often the watermark's own file was written.
     pub marks: u64,
 }
 
@@ -41,14 +41,14 @@ pub struct Journal<S> {
     pub(crate) config: Config,
     pub(crate) segments: Vec<Segment>,
     pub(crate) truncations: Vec<Truncation>,
-    /// Snapshots that were whole at the start, or were written since; in order.
+    /// Snapshots found whole at the start or written since, in ascending order.
     pub(crate) snapshots: Vec<SnapshotInfo>,
-    /// Where each term begins, from the first record on.
+    /// Each term with the first position that has it, from the first record on.
     pub(crate) terms: Vec<(u64, u64)>,
     /// Records of the group's own, appended or durable, with their positions; the first may stand
     /// before the log, where a snapshot says what it said.
     pub(crate) groups: Vec<(u64, Vec<u8>)>,
-    /// Version of the segments that are made.
+    /// Format version of the segments that are made.
     pub(crate) format: u32,
     /// Term of the record before the first; 0 when it is not known.
     pub(crate) base_term: u64,
@@ -61,11 +61,11 @@ pub struct Journal<S> {
     life: Life,
     peers: Option<Peers>,
     pub(crate) batch: Batch,
-    /// The batch before it, while that is on its way to the disk.
+    /// The batch that is being written; `None`: none is.
     pub(crate) in_flight: Option<InFlight>,
-    /// Memory for the batch after the next one.
+    /// Memory for the batch behind the next one.
     pub(crate) spare: AlignedBuf,
-    /// Where the next frame goes, and its number.
+    /// Offset of the next frame in its segment, bytes, and the frame's number.
     pub(crate) offset: u64,
     pub(crate) frame: u64,
     pub(crate) committed: u64,
@@ -211,7 +211,7 @@ impl<S: Storage> Journal<S> {
         Ok(())
     }
 
-    /// The watermark in its own file.
+    /// Value of the watermark in its own file.
     pub(crate) fn marked(&self) -> u64 {
         self.marked
     }
@@ -319,7 +319,7 @@ impl<S: Storage> Journal<S> {
         self.close_on(written)
     }
 
-    /// Term and vote.
+    /// Newest term of the server, and its vote in that term.
     pub fn vote(&self) -> Vote {
         let [term, voted_for, _] = self.vote.words;
         Vote { term, voted_for }
@@ -337,7 +337,7 @@ impl<S: Storage> Journal<S> {
         self.doubt.sponsor
     }
 
-    /// How often it was opened, this time included.
+    /// Number of times the journal was opened, this time included.
     pub fn lives(&self) -> u64 {
         self.life.lives()
     }
@@ -402,23 +402,23 @@ impl<S: Storage> Journal<S> {
         self.close_on(written)
     }
 
-    /// Last position that is durable.
+    /// Last position whose record is durable.
     #[inline]
     pub fn durable(&self) -> u64 {
         self.in_flight.as_ref().map_or(self.batch.first, |batch| batch.first) - 1
     }
 
-    /// The position of the last record appended.
+    /// Position of the last record appended, durable or not; 0: none.
     pub fn last(&self) -> u64 {
         self.batch.next() - 1
     }
 
-    /// Last position that is committed.
+    /// Last position whose record is committed.
     pub fn committed(&self) -> u64 {
         self.committed
     }
 
-    /// First position that can be read.
+    /// First position whose record can be read.
     pub fn first(&self) -> u64 {
         self.segments.first().map_or(1, |segment| segment.header.first_position)
     }
@@ -428,17 +428,18 @@ impl<S: Storage> Journal<S> {
         self.batch.chain()
     }
 
-    /// Counters since the journal was opened.
+    /// What was counted since the journal was opened.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// The storage: for simulators, which make it fail.
+    /// The storage, for simulators that make it fail.
     pub fn storage_mut(&mut self) -> &mut S {
         &mut self.storage
     }
 
-    /// Gives the storage back; the watermark is written, if that is still possible.
+    /// Closes the journal and returns its storage; writes the watermark first if that is still
+    /// possible.
     pub fn into_storage(mut self) -> S {
         // Without it the last batch counts as perhaps torn: no more than after a crash.
         let _ = self.settle().and_then(|()| self.write_mark());
@@ -459,7 +460,7 @@ impl<S: Storage> Journal<S> {
         self.walk(from, to, |record, _| visit(record))
     }
 
-    /// As [`Journal::read`], with the chain after each record.
+    /// Reads as [`Journal::read`], with the value of the chain after each record.
     fn walk(
         &mut self,
         from: u64,
@@ -541,7 +542,7 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// The last segment, once it has room for so many bytes more.
+    /// The last segment; begins another one when it has no room for `bytes` more.
     pub(crate) fn room_for(&mut self, bytes: u64) -> Result<Extent, JournalError> {
         let last = self.segments.last().ok_or(JournalError::Closed)?.extent;
         if self.offset + bytes <= last.bytes {
@@ -573,7 +574,7 @@ impl<S: Storage> Journal<S> {
         self.write_known()
     }
 
-    /// Header of the next segment.
+    /// Header that the next segment will have.
     pub(crate) fn next_header(&self) -> SegmentHeader {
         SegmentHeader {
             format: self.format,

@@ -18,13 +18,13 @@ use crate::whole;
 const NAME: &str = "known";
 const MAGIC: &[u8; 8] = b"FBKNOWN\0";
 const FORMAT: u32 = 1;
-/// Offset of the checksum.
+/// Offset of the checksum in the file, bytes.
 const CRC: usize = 12;
 const HEADER: usize = 80;
-/// No such file is longer.
+/// Longest file of facts that is read, bytes.
 const BYTES_MAX: u64 = 1 << 26;
 
-/// Facts about the log before a segment.
+/// Facts about the log before a segment, which will not change any more.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Known {
     /// The segment, and what its header has to say.
@@ -130,7 +130,7 @@ impl Known {
         goes_on && others.all(|other| other.is_some_and(before))
     }
 
-    /// Whether all of it stands where the log says it before the segment.
+    /// Whether the facts are in order and all lie before the segment.
     fn is_in_order(&self) -> bool {
         let End { next, frame, .. } = self.end;
         let Known { terms, groups, truncations, .. } = self;
@@ -173,25 +173,26 @@ pub(crate) fn behind(end: End, frame: &FrameHeader, block: usize) -> Option<End>
     })
 }
 
-/// Segments that were not read at the start.
+/// Segments that were not read at the start and are still to be read.
 pub(crate) struct Unread {
-    /// The one that is read now, and up to where.
+    /// The segment that is being read, and the offset reached.
     segment: u64,
     end: Option<End>,
-    /// Segment before which reading ends.
+    /// Number of the segment at which reading ends.
     until: u64,
     scanner: Scanner,
 }
 
 impl Unread {
-    /// All segments before this one.
+    /// All segments with a number below `until`.
     pub(crate) fn before(until: u64) -> Unread {
         Unread { segment: 0, end: None, until, scanner: Scanner::new() }
     }
 }
 
 impl<S: Storage> Journal<S> {
-    /// Segments that were not read at the start ([`crate::Config::read_later`]) and have not been since.
+    /// Number of segments that were left out at the start ([`crate::Config::read_later`]) and have
+    /// not been read since.
     pub fn unread(&self) -> usize {
         let Some(unread) = &self.unread else { return 0 };
         let number =
@@ -262,7 +263,8 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// Writes down what stands before the segment that was just begun. Without room, not.
+    /// Writes the facts before the segment that was just begun; without room on the disk they are
+    /// not written.
     pub(crate) fn write_known(&mut self) -> Result<(), JournalError> {
         let Some(segment) = self.segments.last().filter(|_| self.config.read_later) else {
             return Ok(());

@@ -26,7 +26,7 @@ pub const FORMAT: u32 = 1;
 /// Version of segments that hold records of the group's own, or come after one that does, and of
 /// snapshots that say what they said. Versions that know none of them refuse it.
 pub const FORMAT_GROUP: u32 = 2;
-/// Most bytes of a record of the group's own: it has a place in the header of a snapshot.
+/// Longest record of the group's own, bytes: the header of a snapshot has room for it.
 pub const GROUP_MAX: usize = 2_048;
 /// Smallest block size, bytes.
 pub const BLOCK_MIN: usize = 512;
@@ -34,16 +34,16 @@ pub const BLOCK_MIN: usize = 512;
 pub const BLOCK_MAX: usize = 65_536;
 /// Length of a label, bytes.
 pub const LABEL_LEN: usize = 32;
-/// Bytes of a frame's header.
+/// Length of a frame's header, bytes.
 pub(crate) const FRAME_HEADER: usize = 64;
-/// Bytes before a record's own.
+/// Length of a record's header, bytes.
 pub(crate) const RECORD_HEADER: usize = 16;
 
-/// Positions, frames and segments have numbers below this.
+/// Bound of the numbers of positions, frames and segments: all are below this.
 pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 /// Most bytes of a frame's payload, and of a batch.
 pub(crate) const PAYLOAD_MAX: usize = 1 << 30;
-/// Most bytes of a segment.
+/// Largest size of a segment, bytes.
 pub(crate) const SEGMENT_MAX: u64 = 1 << 40;
 
 const _: () = assert!(BLOCK_MIN.is_power_of_two() && BLOCK_MAX.is_power_of_two());
@@ -59,19 +59,19 @@ const KIND_RECORDS: u32 = 1;
 const KIND_TRUNCATION: u32 = 2;
 /// Flag of a segment that begins behind a snapshot from elsewhere.
 const INSTALLED: u32 = 1;
-/// Offset of the checksum in a segment's header.
+/// Offset of the checksum in a segment's header, bytes.
 const SEGMENT_CRC: usize = 12;
-/// Bytes of a segment's header that say something.
+/// Length of the part of a segment's header that is used, bytes.
 const SEGMENT_HEADER: usize = 80 + LABEL_LEN + 8;
 
-/// `bytes` made a multiple of `block`, a power of two.
+/// `bytes` rounded up to a multiple of `block`, a power of two.
 #[inline]
 pub(crate) fn round_up(bytes: usize, block: usize) -> usize {
     assert!(block.is_power_of_two());
     (bytes + block - 1) & !(block - 1)
 }
 
-/// Name of a segment's file.
+/// Name of the file of the segment with this number.
 pub(crate) fn segment_name(number: u64) -> String {
     format!("log-{number:016x}")
 }
@@ -84,19 +84,19 @@ pub(crate) fn number_of(name: &str, prefix: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|_| plain)
 }
 
-/// Four bytes at a place; 0 where there are none.
+/// The four bytes at an offset as a number, little-endian; 0 where there are none.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
     u32::from_le_bytes(*word.unwrap_or(&[0; 4]))
 }
 
-/// Eight bytes at a place; 0 where there are none.
+/// The eight bytes at an offset as a number, little-endian; 0 where there are none.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
     u64::from_le_bytes(*word.unwrap_or(&[0; 8]))
 }
 
-/// Puts bytes at a place within `to`.
+/// Copies bytes to an offset of `to`.
 pub(crate) fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
     assert!(at + bytes.len() <= to.len(), "a field that does not fit would be left out");
     to[at..at + bytes.len()].copy_from_slice(bytes);
@@ -111,7 +111,7 @@ pub(crate) fn block_crc(block: &[u8], at: usize) -> u32 {
     crc.finalize()
 }
 
-/// The chain after one more record.
+/// Value of the checksum chain after one more record.
 pub(crate) fn chain_record(chain: u64, term: u64, group: bool, record: &[u8]) -> u64 {
     let mut digest = Digest(chain);
     digest.fold(term);
@@ -126,7 +126,7 @@ pub(crate) fn chain_record(chain: u64, term: u64, group: bool, record: &[u8]) ->
     digest.0
 }
 
-/// Header of a segment.
+/// The header of a segment: its first block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SegmentHeader {
     pub(crate) format: u32,
@@ -213,14 +213,14 @@ impl SegmentHeader {
     }
 }
 
-/// Kind of a frame.
+/// What a frame holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FrameKind {
     Records,
     Truncation,
 }
 
-/// Header of a frame.
+/// The header of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameHeader {
     pub(crate) payload: u32,
@@ -271,7 +271,7 @@ impl FrameHeader {
         assert_eq!(FrameHeader::claim(bytes), Some(*self), "it is read as written");
     }
 
-    /// Bytes of the frame with its padding.
+    /// Length of the frame with its padding, bytes.
     pub(crate) fn padded(&self, block: usize) -> usize {
         round_up(FRAME_HEADER + self.payload as usize, block)
     }

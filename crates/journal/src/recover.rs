@@ -16,53 +16,53 @@ use crate::storage::Storage;
 /// First bytes of a segment that say how large its blocks are.
 const PROBE: usize = crate::layout::BLOCK_MIN;
 
-/// A write that was cut short, and is now gone.
+/// A write that was cut short by a crash, and has been removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tail {
-    /// Number of the segment.
+    /// Number of the segment that the write went to.
     pub segment: u64,
     /// Offset at which it began, bytes.
     pub offset: u64,
     /// Number of bytes that it covered.
     pub bytes: u64,
-    /// Kind of the damage.
+    /// In what way the write was incomplete.
     pub damage: Damage,
 }
 
-/// State that was found when a journal was opened.
+/// What opening a journal has found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovery {
-    /// Whether the journal was made just now.
+    /// Whether the journal was made by this opening.
     pub created: bool,
     /// First position that can be read.
     pub first: u64,
-    /// Last position; 0 for none.
+    /// Position of the last record; 0: the log is empty.
     pub last: u64,
     /// Last position that was known to be committed.
     pub committed: u64,
-    /// Term and vote.
+    /// Newest term of the server, and its vote in that term.
     pub vote: Vote,
-    /// How often it was opened, this time included.
+    /// Number of times the journal was opened, this time included.
     pub lives: u64,
-    /// The folder is an older copy of itself, or may be ([`crate::Journal::is_set_back`]).
+    /// Whether the folder is, or may be, an older copy of itself ([`crate::Journal::is_set_back`]).
     pub set_back: bool,
-    /// A write that was cut short and was removed.
+    /// A write that was cut short and has been removed; `None`: there was none.
     pub tail: Option<Tail>,
-    /// Copies of watermark and vote that could not be read; the others could.
+    /// Number of copies of watermark and vote that could not be read, while another copy could.
     pub damaged_copies: u32,
-    /// Number of frames read.
+    /// Number of frames that were read.
     pub frames: u64,
-    /// Number of segments.
+    /// Number of segments of the log.
     pub segments: u64,
     /// Number of segments that were not read ([`Config::read_later`]).
     pub unread: u64,
-    /// Position of the newest snapshot that is whole.
+    /// Position of the newest whole snapshot; `None`: there is none.
     pub snapshot: Option<u64>,
     /// Number of snapshots that are damaged.
     pub damaged_snapshots: u32,
 }
 
-/// One segment.
+/// A segment of the log, with the header it has on the disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) header: SegmentHeader,
@@ -106,7 +106,7 @@ pub(crate) struct Survey {
     /// Segments that an installed snapshot stands for, and that are still there.
     pub(crate) left_over: Vec<u64>,
     pub(crate) truncations: Vec<Truncation>,
-    /// First position of each term.
+    /// Each term with the first position that has it.
     pub(crate) terms: Vec<(u64, u64)>,
     /// Records of the group's own, with their positions.
     pub(crate) groups: Vec<(u64, Vec<u8>)>,
@@ -114,7 +114,7 @@ pub(crate) struct Survey {
     pub(crate) committed: u64,
     pub(crate) frames: u64,
     pub(crate) tail: Option<Tail>,
-    /// Segments before this one were not read.
+    /// Number of the segment before which nothing was read; `None`: all was read.
     pub(crate) unread: Option<u64>,
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn survey(
     Ok(survey)
 }
 
-/// A segment with its number, or what is wrong with its header.
+/// Number of a segment, and its header or what is wrong with it.
 type Opened = (u64, Result<Segment, Damage>);
 
 /// Opens segments from the last one back to the one behind a snapshot from elsewhere, or the first.
@@ -220,7 +220,7 @@ fn open_counted(
     Ok(opened)
 }
 
-/// Opens a segment's file and reads its header.
+/// Opens the file of a segment and reads its header.
 pub(crate) fn open_segment(
     storage: &mut impl Storage,
     journal: u64,
@@ -269,14 +269,14 @@ impl Survey {
         Some(known.since(first))
     }
 
-    /// Takes up facts about the part that was not read.
+    /// Takes over facts about the part of the log that was not read.
     fn take_over(&mut self, known: Known) {
         self.end = known.end;
         (self.terms, self.groups, self.truncations) =
             (known.terms, known.groups, known.truncations);
     }
 
-    /// Reads one segment's frames.
+    /// Reads the frames of one segment.
     fn add(
         &mut self,
         storage: &mut impl Storage,
@@ -325,7 +325,7 @@ impl Survey {
         }
     }
 
-    /// Whether the frame is the next one; then it counts.
+    /// Counts a frame if it is the one that has to come next; false if it is not.
     fn follow(&mut self, frame: &FrameHeader, block: usize) -> bool {
         let Some(end) = behind(self.end, frame, block) else { return false };
         if frame.kind == FrameKind::Truncation {

@@ -32,19 +32,19 @@ pub(crate) const LIFE: &str = "life";
 /// Name of the file of what is known of other servers.
 pub(crate) const PEERS: &str = "peers";
 
-/// Other servers of which something is kept, at most: all others of a group.
+/// Most other servers of which promises are kept: all others of a group.
 pub const PEERS_MAX: usize = 18;
 
-/// Promise of a server: a term, and its vote in it.
+/// What a server has promised: a term, and its vote in that term.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Vote {
-    /// The newest term it knows.
+    /// Newest term that the server knows.
     pub term: u64,
     /// Server it voted for in that term; 0: none.
     pub voted_for: u64,
 }
 
-/// Words that survive, three of them if nothing else is said.
+/// Words that survive a crash, three of them unless said otherwise.
 pub(crate) struct Register<const N: usize = 3> {
     file: FileId,
     journal: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Register<const N: usize = 3> {
     buffer: AlignedBuf,
 }
 
-/// Content of the register's file.
+/// What was read from a register's file.
 pub(crate) struct Opened<const N: usize> {
     pub(crate) register: Register<N>,
     pub(crate) damaged: u32,
@@ -101,7 +101,7 @@ impl<const N: usize> Register<N> {
         Ok(Opened { register, damaged })
     }
 
-    /// Closes the file.
+    /// Closes the register's file.
     pub(crate) fn close(self, storage: &mut impl Storage) {
         storage.close(self.file);
     }
@@ -166,10 +166,10 @@ impl<const N: usize> Register<N> {
     }
 }
 
-/// Name of the journal, sequence, words.
+/// Contents of a slot: name of the journal, sequence number, words.
 type Slot<const N: usize> = (u64, u64, [u64; N]);
 
-/// The newest readable slot, and how many can't be read.
+/// The newest readable slot, and the number of slots that cannot be read.
 fn newest<const N: usize>(bytes: &[u8]) -> (Option<Slot<N>>, u32) {
     let (slots, _) = bytes.as_chunks::<SLOT>();
     let read = || slots.iter().map(|slot| read_slot(slot));

@@ -13,13 +13,13 @@ use rustix::io::Errno;
 use crate::buffer::AlignedBuf;
 use crate::storage::FileId;
 
-/// Entries of the queues: a write, its sync, and room.
+/// Entries of the ring's queues: a write and its sync, with room to spare.
 const ENTRIES: u32 = 4;
-/// Names of the two operations.
+/// Numbers that tell the two operations, write and sync, apart.
 const WRITE: u64 = 1;
 const SYNC: u64 = 2;
 
-/// A write on its way.
+/// A write that the kernel is carrying out.
 pub(crate) struct UnderWay {
     pub(crate) file: FileId,
     pub(crate) at: u64,
@@ -29,7 +29,7 @@ pub(crate) struct UnderWay {
 /// Result of a write: bytes written, and whether they are durable.
 pub(crate) type Ended = Result<(usize, bool), Errno>;
 
-/// The ring, and what is under way in it.
+/// The ring, and the write that it carries out at present.
 pub(crate) struct Ring {
     ring: IoUring,
     under_way: Option<UnderWay>,
@@ -45,7 +45,7 @@ impl Ring {
         Ok(Ring { ring, under_way: None })
     }
 
-    /// Begins to write and sync; gives it back when the kernel does not take it.
+    /// Begins to write and sync; returns the write when the kernel does not take it.
     pub(crate) fn begin(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -87,7 +87,7 @@ impl Ring {
         }
     }
 
-    /// Waits for what is under way; nothing when nothing is.
+    /// Waits for the write that is going on; `None` when there is none.
     pub(crate) fn finish(&mut self) -> Option<(UnderWay, Ended)> {
         self.under_way.as_ref()?;
         let ended = self.wait();

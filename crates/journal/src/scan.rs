@@ -6,12 +6,12 @@ use crate::error::Damage;
 use crate::layout::{BLOCK_MAX, FRAME_HEADER, FrameHeader, FrameKind, Place};
 use crate::storage::{DiskError, FileId, Storage};
 
-/// Bytes read at a time.
+/// Number of bytes that are read at a time.
 const WINDOW: usize = 256 << 10;
 
 const _: () = assert!(WINDOW.is_multiple_of(BLOCK_MAX), "whole blocks of any size");
 
-/// A segment as far as reading it needs.
+/// The parts of a segment that reading its frames needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub(crate) file: FileId,
@@ -21,17 +21,17 @@ pub(crate) struct Extent {
     pub(crate) bytes: u64,
 }
 
-/// What is at an offset of a segment.
+/// What there is at an offset of a segment.
 pub(crate) enum Found<'a> {
     /// A whole frame, its header and its payload.
     Frame(FrameHeader, &'a [u8]),
-    /// None, or a damaged one.
+    /// No frame, or a damaged one; in what way.
     Bad(Damage),
     /// The segment ends at this offset.
     End,
 }
 
-/// Contents of the rest of a segment.
+/// What the rest of a segment contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rest {
     /// A whole frame with at least the expected number.
@@ -51,7 +51,7 @@ impl Scanner {
         Scanner { buffer: AlignedBuf::default(), at: None }
     }
 
-    /// Forgets what was read: the file may have changed.
+    /// Drops what was read, because the file may have changed.
     pub(crate) fn forget(&mut self) {
         self.at = None;
     }
@@ -86,7 +86,7 @@ impl Scanner {
         Ok(&self.buffer.bytes()[at..at + len])
     }
 
-    /// The frame at an offset.
+    /// Reads and checks the frame at an offset.
     pub(crate) fn frame(
         &mut self,
         storage: &mut impl Storage,
@@ -118,7 +118,7 @@ impl Scanner {
         if sound { Ok(Found::Frame(header, payload)) } else { Ok(Found::Bad(Damage::Records)) }
     }
 
-    /// Looks through the segment from an offset on.
+    /// Looks through the rest of a segment for frames and for bytes that are not zero.
     pub(crate) fn rest(
         &mut self,
         storage: &mut impl Storage,

@@ -16,7 +16,7 @@ use crate::storage::{Begun, DiskError, DiskErrorKind, FileId, Stamp, Storage};
 /// Unit that a disk writes entirely or not at all, bytes.
 const SECTOR: usize = 512;
 
-/// How often what goes wrong, in permille of the operations concerned.
+/// How often each fault happens, in permille of the operations that it can happen to (0..=1,000).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DiskFaults {
     /// A write stops part of the way, with an error.
@@ -25,53 +25,53 @@ pub struct DiskFaults {
     pub misdirected: u64,
     /// A sync claims success and does nothing.
     pub lying: u64,
-    /// A bit of what is durable flips.
+    /// A durable bit flips.
     pub corrupt: u64,
-    /// A sync or read fails.
+    /// A sync or a read fails with an error.
     pub failing: u64,
     /// An operation takes a thousand times as long.
     pub slow: u64,
-    /// Bytes that all files together may have; 0 for no limit.
+    /// Bytes that all files together may have; 0: no limit.
     pub room: u64,
 }
 
-/// Counters of a simulated disk and of its faults.
+/// What a simulated disk has counted: operations and faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DiskStats {
-    /// Number of operations.
+    /// Number of operations so far.
     pub operations: u64,
-    /// Number of crashes.
+    /// Number of crashes so far.
     pub crashes: u64,
-    /// Writes of which a crash kept some sectors.
+    /// Number of writes of which a crash kept some sectors.
     pub torn: u64,
-    /// Writes that a crash took away whole.
+    /// Number of writes of which a crash kept nothing.
     pub lost: u64,
-    /// Writes that stopped part of the way.
+    /// Number of writes that stopped part of the way.
     pub short: u64,
-    /// Writes that went to another place.
+    /// Number of writes that landed at another place.
     pub misdirected: u64,
-    /// Syncs that had no effect.
+    /// Number of syncs that claimed success without effect.
     pub lies: u64,
-    /// Number of bits flipped.
+    /// Number of durable bits that were flipped.
     pub corrupted: u64,
-    /// Operations that failed without doing anything.
+    /// Number of operations that failed without effect.
     pub failed: u64,
-    /// Files that had no room.
+    /// Number of files for which there was no room.
     pub full: u64,
-    /// Operations that were slow.
+    /// Number of operations that took a thousand times as long.
     pub slow: u64,
-    /// Time that all of it took, ns.
+    /// Simulated time that all operations took, ns.
     pub busy_ns: u64,
 }
 
 #[derive(Clone, Default)]
 struct Content {
     durable: Vec<u8>,
-    /// Bytes that a reader sees.
+    /// Contents as a reader sees them, durable or not.
     current: Vec<u8>,
-    /// Writes since the last sync.
+    /// Writes since the last sync: offset and bytes.
     pending: Vec<(usize, Vec<u8>)>,
-    /// Number that distinguishes it from its copies.
+    /// Number of the file, as a file system has one, which tells it from its copies.
     number: u64,
 }
 
@@ -81,7 +81,7 @@ enum NameChange {
     Remove(String),
 }
 
-/// A simulated disk.
+/// A simulated disk with one folder of files.
 #[derive(Clone)]
 pub struct SimDisk {
     contents: Vec<Content>,
@@ -92,7 +92,7 @@ pub struct SimDisk {
     next: u32,
     /// Number of files made so far.
     made: u64,
-    /// Write that has begun and is not finished.
+    /// The write that has begun and has not finished.
     begun: Option<(FileId, AlignedBuf)>,
     rng: SplitMix64,
     faults: DiskFaults,
@@ -102,7 +102,7 @@ pub struct SimDisk {
 }
 
 impl SimDisk {
-    /// An empty disk that works.
+    /// An empty disk without faults; `seed` fixes what faults do.
     pub fn new(seed: u64) -> SimDisk {
         SimDisk {
             contents: Vec::new(),
@@ -126,17 +126,18 @@ impl SimDisk {
         self.faults = faults;
     }
 
-    /// The operation with this number, counted from now, is the last: it happens in part.
+    /// Lets the machine crash in the operation with this number, counted from now; that operation
+    /// happens in part.
     pub fn crash_at(&mut self, operation: u64) {
         self.crash_at = Some(self.stats.operations + operation);
     }
 
-    /// Whether it has crashed.
+    /// Whether the machine has crashed and not restarted.
     pub fn has_crashed(&self) -> bool {
         self.crashed
     }
 
-    /// Counters since its start.
+    /// What was counted since the disk was made.
     pub fn stats(&self) -> DiskStats {
         self.stats
     }
@@ -186,7 +187,7 @@ impl SimDisk {
         self.stats.torn += u64::from(left > 0);
     }
 
-    /// Files without a name are gone after a restart.
+    /// Removes the files whose names were not durable, as a restart does.
     fn forget_unnamed(&mut self) {
         for index in 0..self.contents.len() {
             if !self.names.values().any(|named| *named == index) {
@@ -238,7 +239,7 @@ impl SimDisk {
         true
     }
 
-    /// The bytes of a file as a reader sees them.
+    /// Contents of a file as a reader sees them; `None`: there is no such file.
     pub fn bytes(&self, name: &str) -> Option<&[u8]> {
         Some(&self.contents.get(*self.names.get(name)?)?.current)
     }
@@ -253,7 +254,7 @@ impl SimDisk {
         self.durable_names.insert(name.to_string(), index);
     }
 
-    /// Takes a file away, durably.
+    /// Removes a file, durably.
     pub fn take(&mut self, name: &str) {
         self.names.remove(name);
         self.durable_names.remove(name);
@@ -280,7 +281,7 @@ impl SimDisk {
         Ok(false)
     }
 
-    /// Flips some bit of some file.
+    /// Flips a random bit of a random file, durably.
     fn rot(&mut self) {
         let count = self.names.len() as u64;
         let pick = self.rng.below(count) as usize;

@@ -26,7 +26,7 @@ const LABEL: usize = 48;
 const TERM: usize = 80;
 const CHAIN: usize = 88;
 const GROUP: usize = 96;
-/// Bytes written or read at a time.
+/// Number of bytes that are written or read at a time.
 const CHUNK: usize = 64 << 10;
 
 const _: () = assert!(LABEL + LABEL_LEN <= TERM && CHAIN + 8 <= GROUP);
@@ -38,11 +38,11 @@ const BYTES_MAX: u64 = 1 << 36;
 /// A snapshot that is there and whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotInfo {
-    /// Records that it stands for.
+    /// Position up to which the snapshot stands for the records.
     pub position: u64,
-    /// Length of the snapshot, bytes.
+    /// Length of the snapshot's contents, bytes.
     pub bytes: u64,
-    /// Term of the last of the records; 0 when it was not written down.
+    /// Term of the record at that position; 0: not recorded.
     pub term: u64,
     /// Value of the checksum chain after the snapshot's position.
     pub chain: u64,
@@ -56,11 +56,11 @@ pub(crate) struct Place<'a> {
     pub(crate) position: u64,
     pub(crate) term: u64,
     pub(crate) chain: u64,
-    /// What the last record of the group's own up to there says; empty for none.
+    /// Contents of the last record of the group's own up to there; empty: there is none.
     pub(crate) group: &'a [u8],
 }
 
-/// Digest of a snapshot's bytes.
+/// Digest of a snapshot's contents, 64 bits.
 pub fn snapshot_digest(bytes: &[u8]) -> u64 {
     let mut digest = Digest::default();
     bytes.chunks(CHUNK).for_each(|piece| fold(&mut digest, piece));
@@ -77,7 +77,7 @@ fn fold(digest: &mut Digest, piece: &[u8]) {
     digest.fold(piece.len() as u64);
 }
 
-/// Snapshots in a folder.
+/// The snapshots in a folder that count.
 pub(crate) struct Listed {
     pub(crate) whole: Vec<SnapshotInfo>,
     /// What the last of the group's own records before each of them said; empty for none.
@@ -173,7 +173,7 @@ fn load_named(
     loaded
 }
 
-/// Header of a snapshot file.
+/// The header of a snapshot's file.
 struct Header {
     info: SnapshotInfo,
     /// Checksum of the bytes that follow.

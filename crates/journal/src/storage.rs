@@ -1,4 +1,4 @@
-//! Operations that a journal needs of a disk, and their errors.
+//! The operations that a journal needs of a disk, and their errors.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use crate::buffer::AlignedBuf;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FileId(pub u32);
 
-/// Kind of a disk error.
+/// Kind of an error of a disk operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiskErrorKind {
-    /// No room left.
+    /// There is no room left on the disk.
     Full,
     /// The user's or the folder's quota is used up.
     Quota,
@@ -19,9 +19,9 @@ pub enum DiskErrorKind {
     Limit,
     /// The file, or the part of it that is needed, does not exist.
     Missing,
-    /// The operating system's error number.
+    /// Another error, with the operating system's number (errno).
     System(i32),
-    /// Less was written than should have been.
+    /// Fewer bytes were written than asked for.
     Short,
     /// The machine has crashed; in simulations only.
     Crashed,
@@ -30,11 +30,11 @@ pub enum DiskErrorKind {
 /// A disk error: operation, file and reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiskError {
-    /// Operation that failed.
+    /// The operation that failed, in words.
     pub doing: &'static str,
-    /// Name of the file.
+    /// Name of the file that the operation was on.
     pub name: String,
-    /// Reason.
+    /// Kind of the error.
     pub kind: DiskErrorKind,
 }
 
@@ -63,7 +63,7 @@ impl std::error::Error for DiskError {}
 /// say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stamp {
-    /// Its number in the file system: a copy under the same name has another.
+    /// Number of the file in the file system (inode); a copy has another one.
     pub number: u64,
     /// When it was made, ns since the Unix epoch: numbers are used again.
     pub made_ns: u64,
@@ -73,9 +73,9 @@ pub struct Stamp {
 
 /// How a write that was begun stands.
 pub enum Begun {
-    /// The write has finished: its buffer, and whether it is durable.
+    /// The write has ended: its buffer, and whether it is durable.
     Over(AlignedBuf, Result<(), DiskError>),
-    /// [`Storage::finish`] says how it ends.
+    /// The write goes on; [`Storage::finish`] tells how it ends.
     UnderWay,
 }
 
@@ -101,7 +101,7 @@ pub trait Storage {
     /// [`DiskErrorKind::Missing`] for a name that is not there; otherwise the disk's.
     fn open(&mut self, name: &str) -> Result<(FileId, u64), DiskError>;
 
-    /// Lets a file go; others' names for it stay good.
+    /// Closes a file, whose number is not valid any more.
     fn close(&mut self, file: FileId);
 
     /// What a file is told from its copies by; nothing where that can't be said.

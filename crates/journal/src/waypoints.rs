@@ -3,25 +3,26 @@
 //! Kept in memory only, filled by writing and by reading, and allowed to miss anything: reading
 //! begins at the last frame known to come before what is wanted, however far before.
 
-/// Frames known at most; then every other one is forgotten, and they stand twice as far apart.
+/// Most frames that are remembered; beyond it every second one is dropped, and the distance
+/// doubles.
 const WAYPOINTS_MAX: usize = 1 << 14;
-/// Positions between two of them, at first.
+/// Distance between two remembered frames at first, positions.
 const APART: u64 = 256;
 
-/// Position of a frame of records.
+/// Where a frame with records is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Waypoint {
-    /// Position of its first record.
+    /// Position of the frame's first record.
     pub(crate) position: u64,
-    /// Number of its segment.
+    /// Number of the frame's segment.
     pub(crate) segment: u64,
-    /// Offset in the segment, bytes.
+    /// Offset of the frame in its segment, bytes.
     pub(crate) offset: u64,
-    /// Number of the frame.
+    /// Number of the frame in the log.
     pub(crate) frame: u64,
 }
 
-/// Some of them, in order of positions and of frames.
+/// The remembered frames, in order of positions and of frames.
 pub(crate) struct Waypoints {
     known: Vec<Waypoint>,
     apart: u64,
@@ -32,7 +33,7 @@ impl Waypoints {
         Waypoints { known: Vec::new(), apart: APART }
     }
 
-    /// A frame whose first record counts.
+    /// Notes a frame whose first record counts.
     pub(crate) fn note(&mut self, point: Waypoint) {
         let place = self.known.partition_point(|known| known.position < point.position);
         let before = place.checked_sub(1).and_then(|place| self.known.get(place));
@@ -52,19 +53,19 @@ impl Waypoints {
         assert!(self.known.len() <= WAYPOINTS_MAX);
     }
 
-    /// Records after this position don't count any more.
+    /// Drops frames with records after this position, which were taken back.
     pub(crate) fn cut_after(&mut self, position: u64) {
         let kept = self.known.partition_point(|known| known.position <= position);
         self.known.truncate(kept);
     }
 
-    /// Frames that begin before this position may be gone.
+    /// Drops frames that begin before this position, which may be gone.
     pub(crate) fn forget_before(&mut self, position: u64) {
         let gone = self.known.partition_point(|known| known.position < position);
         self.known.drain(..gone);
     }
 
-    /// The last known one that begins at or before a position.
+    /// The last remembered frame that begins at or before a position.
     pub(crate) fn before(&self, position: u64) -> Option<Waypoint> {
         let place = self.known.partition_point(|known| known.position <= position);
         place.checked_sub(1).and_then(|place| self.known.get(place)).copied()
