@@ -16,7 +16,7 @@ use parquet::schema::parser::parse_message_type;
 
 use crate::{GROUP_ROWS, Tick};
 
-/// The table, as any reader of Parquet shows it.
+/// Schema of the Parquet table, as readers of Parquet show it.
 const SCHEMA: &str = "message tick {
     required int64 heard (TIMESTAMP(NANOS,true));
     required int64 time;
@@ -37,7 +37,7 @@ const SCHEMA: &str = "message tick {
     optional int64 until;
 }";
 
-/// What is in a column of a tick.
+/// Value of one column of a tick.
 enum Cell<'t> {
     Number(Option<i64>),
     Text(Option<&'t str>),
@@ -177,7 +177,7 @@ fn write_columns(
     Ok(())
 }
 
-/// A file of ticks being read.
+/// A Parquet file of ticks that is open for reading.
 pub(crate) struct TickFile {
     reader: SerializedFileReader<File>,
 }
@@ -205,7 +205,7 @@ impl TickFile {
         }
     }
 
-    /// Row groups of the file.
+    /// Number of row groups of the file.
     pub fn groups(&self) -> usize {
         self.reader.num_row_groups()
     }

@@ -1,4 +1,4 @@
-//! Reading of a file or a folder.
+//! Reads the ticks of a file or of a folder.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use crate::row::Tick;
 use crate::spool::SpoolReader;
 use crate::writer::{PARQUET, SPOOL};
 
-/// Which ticks are wanted.
+/// Conditions on the ticks to be read; a condition that is `None` or empty matches all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Filter {
-    /// Of this symbol.
+    /// Only ticks of this symbol.
     pub symbol: Option<String>,
-    /// Of these kinds; none: of all.
+    /// Only ticks of these kinds (words of [`Tick::kind`]); empty: all kinds.
     pub kinds: Vec<String>,
-    /// Heard at this time or later, ns since the epoch.
+    /// Only ticks heard at this time or later, ns since the epoch.
     pub from: Option<i64>,
-    /// Heard before this time.
+    /// Only ticks heard before this time, ns since the epoch.
     pub until: Option<i64>,
-    /// Sent at this time of day or later, ns since the venue's midnight.
+    /// Only ticks sent at this time of day or later, ns since the venue's midnight.
     pub day_from: Option<i64>,
-    /// Sent before this time of day.
+    /// Only ticks sent before this time of day, ns since the venue's midnight.
     pub day_until: Option<i64>,
 }
 
@@ -42,18 +42,18 @@ impl Filter {
     }
 }
 
-/// What a reading met.
+/// What reading a file or folder came across.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReadReport {
-    /// Ticks looked at.
+    /// Number of ticks compared with the conditions.
     pub ticks: u64,
-    /// Files read, a spool included.
+    /// Number of files read, a spool included.
     pub files: u64,
-    /// Row groups passed over because nothing in them can be wanted.
+    /// Number of row groups that were passed over because none of their ticks can match.
     pub passed_over: u64,
-    /// A spool ended with a part of a record, as a killed writer leaves it.
+    /// Whether a spool ended within a record, as a writer that was killed leaves it.
     pub torn: bool,
-    /// Files that could not be read, and why; the others were.
+    /// Files that could not be read, each with the reason.
     pub complaints: Vec<String>,
 }
 

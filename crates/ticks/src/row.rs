@@ -1,4 +1,4 @@
-//! A row of the table.
+//! One row of the table of ticks.
 
 use fast::opra::{Best, Price, Series};
 use feed::plant::{Kind, Update, symbol_text};
@@ -10,35 +10,36 @@ pub struct Tick {
     pub heard: i64,
     /// Time as sent: of a venue of ours since its midnight.
     pub time: i64,
-    /// Which line of the plant.
+    /// Number of the line of the plant.
     pub line: i32,
-    /// Number of the message on its line; of a gap the first one lost.
+    /// Sequence number of the message on its line; for a gap that of the first message lost.
     pub sequence: i64,
-    /// What it is: `quote`, `trade`, `broken`, `gap`, `side_dead`, `side_alive`, `stale`, `fresh`.
+    /// Kind of the update: `quote`, `trade`, `broken`, `gap`, `side_dead`, `side_alive`, `stale`,
+    /// `fresh`.
     pub kind: String,
-    /// Symbol; none of what is about a line.
+    /// Symbol of the instrument; `None` when the update is about a line.
     pub symbol: Option<String>,
     /// Exchange, where a line has several; of `side_dead` and `side_alive` the side, `A` or `B`.
     pub participant: Option<String>,
     /// Month code, day, year, and strike of an option: `C150126@150`.
     pub contract: Option<String>,
-    /// Price of a trade.
+    /// Price of a trade, in units of 10^-8 of the currency.
     pub price: Option<i64>,
-    /// Size of a trade.
+    /// Size of a trade, lots or contracts.
     pub size: Option<i64>,
-    /// Number of a trade, also of a broken one.
+    /// Match number of a trade or of a broken trade.
     pub trade: Option<i64>,
-    /// Who took in a trade: `buy` or `sell`.
+    /// Side of the order that came in and traded: `buy` or `sell`.
     pub taker: Option<String>,
-    /// Best bid after a quote.
+    /// Best bid after a quote, in units of 10^-8 of the currency.
     pub bid: Option<i64>,
-    /// Its size.
+    /// Size at the best bid, lots or contracts.
     pub bid_size: Option<i64>,
-    /// Best offer after a quote.
+    /// Best offer after a quote, in units of 10^-8 of the currency.
     pub offer: Option<i64>,
-    /// Its size.
+    /// Size at the best offer, lots or contracts.
     pub offer_size: Option<i64>,
-    /// Of a gap, the first message not lost.
+    /// For a gap, sequence number of the first message that is not lost.
     pub until: Option<i64>,
 }
 
@@ -68,7 +69,7 @@ fn contract(series: &Series) -> Option<String> {
     })
 }
 
-/// A price as text, without zeros at its end.
+/// A price in units of 10^-8 as decimal text, without zeros at its end.
 pub(crate) fn decimal(units: i64) -> String {
     let (whole, rest) = (units.unsigned_abs() / 100_000_000, units.unsigned_abs() % 100_000_000);
     let sign = if units < 0 { "-" } else { "" };
@@ -133,7 +134,7 @@ impl Tick {
         }
     }
 
-    /// A price as text: `101.25`.
+    /// A price in units of 10^-8 as decimal text, such as `101.25`.
     pub fn price_text(units: i64) -> String {
         decimal(units)
     }

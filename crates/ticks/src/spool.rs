@@ -8,14 +8,14 @@ use std::path::Path;
 
 use feed::plant::{UPDATE_BYTES, Update};
 
-/// First bytes of a spool: its kind and version.
+/// First bytes of a spool: format and version.
 const MAGIC: [u8; 8] = *b"FBTICKS1";
-/// Bytes of a record: an update as in datagrams, and CRC-32 of that.
+/// Length of a record, bytes: an update as in datagrams, and its CRC-32.
 const RECORD: usize = UPDATE_BYTES + 4;
-/// Bytes collected before they are written.
+/// Number of bytes that are collected before they are written.
 const BUFFER: usize = 1 << 18;
 
-/// Where records are appended.
+/// A spool that records are appended to.
 #[derive(Debug)]
 pub(crate) struct Spool {
     file: BufWriter<File>,
@@ -46,10 +46,10 @@ impl Spool {
     }
 }
 
-/// Records of a spool, up to the first that is not whole.
+/// Reads the records of a spool, up to the first that is not whole.
 pub(crate) struct SpoolReader {
     file: BufReader<File>,
-    /// Bytes at its end were no record.
+    /// Whether bytes at the end were not a whole record.
     pub torn: bool,
 }
 

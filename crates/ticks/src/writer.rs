@@ -1,4 +1,4 @@
-//! The writer of a folder.
+//! Writes ticks into the files of a folder.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use feed::plant::Update;
 use crate::parquet_file;
 use crate::spool::{Spool, SpoolReader};
 
-/// Name that tells who writes here.
+/// Name of the file that is locked by the folder's writer.
 const LOCK: &str = "writer.lock";
-/// How names of spools end, of finished files, and of files that are being made.
+/// Endings of the names of spools, of finished files, and of files that are being made.
 pub(crate) const SPOOL: &str = "open";
 pub(crate) const PARQUET: &str = "parquet";
 const PARTIAL: &str = "partial";
 
-/// How files are written.
+/// Sizes and number of a writer's files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriterConfig {
-    /// Ticks of a file.
+    /// Number of ticks per Parquet file.
     pub rows: usize,
-    /// Files kept; the oldest goes when there are more. 0: all.
+    /// Most files that are kept; beyond it the oldest is removed. 0: all are kept.
     pub files: usize,
 }
 
@@ -30,27 +30,27 @@ impl Default for WriterConfig {
     }
 }
 
-/// What was written.
+/// What a writer has counted since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriterCounters {
-    /// Ticks appended.
+    /// Number of ticks appended.
     pub ticks: u64,
-    /// Parquet files finished.
+    /// Number of Parquet files finished.
     pub files: u64,
-    /// Of those, made of what an earlier writer had left.
+    /// Number of those files that were made from a spool of an earlier writer.
     pub mended: u64,
-    /// Files removed because there were more than are kept.
+    /// Number of files removed because more than [`WriterConfig::files`] were there.
     pub removed: u64,
 }
 
-/// Appends ticks to a folder. One writer has it at a time.
+/// Appends ticks to a folder; a folder has one writer at a time.
 #[derive(Debug)]
 pub struct TickWriter {
     dir: PathBuf,
     config: WriterConfig,
     spool: Option<(PathBuf, Spool)>,
     counters: WriterCounters,
-    /// Held as long as the writer lives.
+    /// The locked file; the lock ends with the writer.
     _lock: File,
 }
 
@@ -88,7 +88,7 @@ impl TickWriter {
         Ok(writer)
     }
 
-    /// What was written so far.
+    /// What was counted since the writer was opened.
     pub fn counters(&self) -> WriterCounters {
         self.counters
     }
