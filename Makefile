@@ -11,7 +11,7 @@ CHECKED := cargo run --locked --package fairbell-lab --
 MEASURED := cargo run --locked --release --package fairbell-lab --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test tests format bench bench-book bench-peers bench-transports referee replay-check package deploy-check sdk-test web-test stress cloud drill soak mutate mutations coverage lint interop sim fix-acceptance setup sample
+.PHONY: help run test tests format bench bench-book bench-peers bench-transports referee replay-check package deploy-check sdk-test web-test web-api web-book stress cloud drill soak mutate mutations coverage lint interop sim fix-acceptance setup sample
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' \
@@ -64,6 +64,14 @@ sdk-test: setup ## the Python client library: lint, types, tests against a real 
 web-test: setup ## the trading page: models under node, pages that trade in Chromium
 	cargo build --locked --package fairbell
 	scripts/web-test.sh $${CARGO_TARGET_DIR:-target}/debug/fairbell
+
+web-api: setup ## the web door against its own OpenAPI document, by schemathesis
+	cargo build --locked --package fairbell
+	scripts/web-api.sh $${CARGO_TARGET_DIR:-target}/debug/fairbell
+
+web-book: setup ## books rebuilt from the web door by ccxt's class, beside the engine's at 1,000 positions
+	cargo build --locked --package fairbell --package fairbell-lab
+	scripts/web-book.sh
 
 deploy-check: setup ## packages, units, image, Ansible role and Helm chart, tried without a cloud; needs root
 	deploy/check.sh $(ARGS)

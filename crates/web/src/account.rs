@@ -5,20 +5,21 @@
 //! ends are sent again on the next one, once its replay is over, under the same UserRefNum: the exchange
 //! counts each once. Replies go to whoever asked, if that still waits.
 
-mod ledger;
+pub(crate) mod ledger;
+mod requests;
+mod stream;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, oneshot};
-use types::{ClOrdId, ConnId, Nanos, Outbox, Peer, Price, Qty, Symbol, TimeInForce, UserRefNum};
-use wire::ouch::{self, NewOrder, Outbound, ReplaceRequest, tag};
-use wire::soupbin::{BadCredentials, ClientEvent, ClientSession};
+use types::{ClOrdId, ConnId, InstrumentId, Nanos, OrderRef, Outbox, Peer, Price, Side, Symbol};
+use wire::soupbin::{BadCredentials, ClientSession};
 
 use crate::error::ApiError;
-use crate::request::{Instruments, New, Replace, client_id};
-use ledger::{Fill, Holding, Order, State, name_of, words};
+use crate::request::{Instruments, New, Replace};
+use ledger::{Fill, Holding, Order, Trip};
 
 /// From a login, and from each message of a replay, to the first request.
 const GRACE_NS: u64 = 250 * Nanos::MILLI;
@@ -32,6 +33,12 @@ const FILLS_MAX: usize = 100_000;
 const WAITING_MAX: usize = 1_024;
 /// Events that a private channel may be behind.
 const EVENTS: usize = 4_096;
+/// How long an answer waits for the end of an order that does not rest, after it was taken.
+const SETTLE_NS: u64 = 500 * Nanos::MILLI;
+/// Accepted orders whose way is remembered.
+const TRIPS_MAX: usize = 1_000;
+/// Requests that a fault of the sandbox may be about.
+const FAULTS_MAX: u32 = 1_000;
 
 /// What a request is answered with.
 pub type Reply = Result<Value, ApiError>;
@@ -51,20 +58,57 @@ pub enum Ask {
     MassCancel(Option<Symbol>),
     /// The open orders.
     OpenOrders,
-    /// The order of this name, whatever became of it.
-    Order(ClOrdId),
+    /// The order of this name, whatever became of it, and its place in its queue if it is known.
+    Order(ClOrdId, Option<Value>),
     /// Positions of all symbols ever traded.
     Positions,
-    /// The last fills, so many at most.
-    Fills(usize),
+    /// The last fills, so many at most, and none up to this place of the account's stream.
+    Fills(usize, u64),
     /// Cancel all orders unless this is asked for again within so many ms; 0: never.
     CancelAfter(u64),
+    /// How long own orders were under way lately.
+    Trips,
+    /// Of a sandbox: what goes wrong with the next requests.
+    Fault(Fault),
+}
+
+impl Ask {
+    /// Whether the exchange is asked for something.
+    pub fn trades(&self) -> bool {
+        matches!(self, Ask::New(_) | Ask::Replace(..) | Ask::Cancel(_) | Ask::MassCancel(_))
+    }
+}
+
+/// What goes wrong on purpose with an account's next requests to trade, for tests of clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// So many are refused and do not reach the exchange.
+    Reject(u32),
+    /// So many are held back, each for so many ms, in their order.
+    Delay(u32, u64),
+}
+
+/// Where an order stands in its queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resting {
+    /// The instrument.
+    pub instrument: InstrumentId,
+    /// Side of the order.
+    pub side: Side,
+    /// Its price.
+    pub price: Price,
+    /// Its name in the public feed.
+    pub order_ref: OrderRef,
+    /// Decimals of a lot.
+    pub lot_decimals: u8,
 }
 
 /// What a waiting reply waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wants {
     Entered,
+    /// The end of an order that does not rest.
+    Settled,
     Cancelled,
     MassCancelled,
 }
@@ -125,7 +169,22 @@ pub struct Account {
     unanswered: VecDeque<(u32, Wants, Vec<u8>)>,
     /// Requests that wait for the session.
     queued: VecDeque<(Ask, ReplyTo)>,
+    /// Orders whose answers wait for their end, until these times.
+    settling: VecDeque<(Nanos, u32)>,
     dead_man: Option<Nanos>,
+    /// Requests that a fault rejects.
+    rejects: u32,
+    /// Requests that a fault holds back, and for how long.
+    delays: (u32, u64),
+    /// Held back until these times.
+    delayed: VecDeque<(Nanos, Ask, ReplyTo)>,
+    /// First midnight of the exchange's log, by which its times are dated.
+    midnight: Option<Nanos>,
+    /// When requests were sent that have no answer.
+    sent: HashMap<u32, Nanos>,
+    trips: VecDeque<Trip>,
+    /// Time of the input that is dealt with.
+    now: Nanos,
     events: broadcast::Sender<Arc<OwnEvent>>,
     /// Number of the stream's message being read.
     seq: u64,
@@ -155,10 +214,36 @@ impl Account {
             waiting: Vec::new(),
             unanswered: VecDeque::new(),
             queued: VecDeque::new(),
+            settling: VecDeque::new(),
             dead_man: None,
+            rejects: 0,
+            delays: (0, 0),
+            delayed: VecDeque::new(),
+            midnight: None,
+            sent: HashMap::new(),
+            trips: VecDeque::new(),
+            now: Nanos(0),
             events: broadcast::channel(EVENTS).0,
             seq: 0,
             scratch: Vec::new(),
+        })
+    }
+
+    /// The exchange's times count from the last midnight, of which this was the first.
+    pub fn set_midnight(&mut self, midnight: Nanos) {
+        self.midnight = Some(midnight);
+    }
+
+    /// The order of this name, if it is open and has a price: where to look for it in the public book.
+    pub fn resting(&self, of: ClOrdId) -> Option<Resting> {
+        let order = self.found(of).ok().filter(|order| order.state == ledger::State::Open)?;
+        let instrument = self.instruments.0.get(order.instrument)?;
+        Some(Resting {
+            instrument: instrument.id,
+            side: order.side,
+            price: order.price?,
+            order_ref: OrderRef(order.order_ref),
+            lot_decimals: instrument.lot_decimals,
         })
     }
 
@@ -178,7 +263,10 @@ impl Account {
             Link::Idle | Link::Connecting | Link::Up | Link::LoggingIn => Nanos::NEVER,
             Link::Down(at) | Link::Replaying(at) => at,
         };
-        link.min(self.soup.next_timeout()).min(self.dead_man.unwrap_or(Nanos::NEVER))
+        let settle = self.settling.front().map_or(Nanos::NEVER, |(at, _)| *at);
+        let delayed = self.delayed.front().map_or(Nanos::NEVER, |(at, ..)| *at);
+        let own = settle.min(delayed).min(self.dead_man.unwrap_or(Nanos::NEVER));
+        link.min(self.soup.next_timeout()).min(own)
     }
 
     /// Timers; `next_conn` names a connection that it may open. True: it did.
@@ -186,7 +274,19 @@ impl Account {
         if self.dead_man.is_some_and(|at| at <= now) {
             self.dead_man = None;
             let (reply, _) = oneshot::channel();
-            self.ask(now, Ask::MassCancel(None), reply, out);
+            match self.link {
+                // Whatever a fault holds back.
+                Link::Up => self.carry_out(now, Ask::MassCancel(None), reply, out),
+                _ => self.ask(now, Ask::MassCancel(None), reply, out),
+            }
+        }
+        while self.settling.front().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, number)) = self.settling.pop_front() else { break };
+            self.answered(number, Wants::Settled);
+        }
+        while self.delayed.front().is_some_and(|(at, ..)| *at <= now) {
+            let Some((_, ask, reply)) = self.delayed.pop_front() else { break };
+            self.carry_out(now, ask, reply, out);
         }
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
@@ -292,15 +392,67 @@ impl Account {
             }
             return;
         }
+        if let Some(reply) = self.fault(now, &ask, reply) {
+            // Behind what is held back, so that requests keep their order.
+            match self.delayed.back() {
+                Some((at, ..)) if ask.trades() => match self.delayed.len() < WAITING_MAX {
+                    true => self.delayed.push_back((*at, ask, reply)),
+                    false => drop(reply.send(Err(ApiError::new("busy", "too much is held back")))),
+                },
+                _ => self.carry_out(now, ask, reply, out),
+            }
+        }
+    }
+
+    /// What a fault makes of a request; the reply that is left, if it is carried out now.
+    fn fault(&mut self, now: Nanos, ask: &Ask, reply: ReplyTo) -> Option<ReplyTo> {
+        if !ask.trades() {
+            return Some(reply);
+        }
+        if self.rejects > 0 {
+            self.rejects -= 1;
+            let why = "a fault of the sandbox: it was not sent to the exchange";
+            let _ = reply.send(Err(ApiError::new("rejected", why)));
+            return None;
+        }
+        let (count, ns) = self.delays;
+        if count > 0 && self.delayed.len() < WAITING_MAX {
+            self.delays.0 = count - 1;
+            let behind = self.delayed.back().map_or(now, |(at, ..)| *at);
+            self.delayed.push_back((now.after(ns).max(behind), ask.clone(), reply));
+            return None;
+        }
+        Some(reply)
+    }
+
+    fn carry_out(&mut self, now: Nanos, ask: Ask, reply: ReplyTo, out: &mut Outbox) {
+        self.now = now;
         let answer = match ask {
             Ask::New(new) => self.enter(now, &new, reply, out),
             Ask::Replace(of, replace) => self.replace(now, of, &replace, reply, out),
             Ask::Cancel(of) => self.cancel(now, of, reply, out),
             Ask::MassCancel(symbol) => self.mass_cancel(now, symbol, reply, out),
             Ask::OpenOrders => Some((reply, Ok(self.open_orders()))),
-            Ask::Order(of) => Some((reply, self.found(of).map(|order| self.order_json(order)))),
+            Ask::Order(of, queue) => {
+                let told = self.found(of).map(|order| {
+                    let mut told = self.order_json(order);
+                    told["queue"] = queue.unwrap_or_default();
+                    told
+                });
+                Some((reply, told))
+            }
             Ask::Positions => Some((reply, Ok(self.positions()))),
-            Ask::Fills(most) => Some((reply, Ok(self.last_fills(most)))),
+            Ask::Fills(most, since) => Some((reply, Ok(self.last_fills(most, since)))),
+            Ask::Trips => Some((reply, Ok(self.last_trips()))),
+            Ask::Fault(fault) => {
+                match fault {
+                    Fault::Reject(count) => self.rejects = count.min(FAULTS_MAX),
+                    Fault::Delay(count, ms) => {
+                        self.delays = (count.min(FAULTS_MAX), ms.saturating_mul(Nanos::MILLI));
+                    }
+                }
+                Some((reply, Ok(json!({ "state": "set" }))))
+            }
             Ask::CancelAfter(ms) => {
                 self.dead_man = (ms > 0).then(|| now.after(ms * Nanos::MILLI));
                 Some((reply, Ok(json!({ "timeout_ms": ms }))))
@@ -325,7 +477,17 @@ impl Account {
             return Some((reply, Err(ApiError::new("busy", "too many requests wait for answers"))));
         }
         self.send(now, &message, out);
+        self.sent.insert(number, now);
         self.unanswered.push_back((number, wants, message));
+        self.waiting.push((number, wants, reply));
+        None
+    }
+
+    /// Waits for the answer to a request that was sent before. What comes back is refused.
+    fn wait(&mut self, number: u32, wants: Wants, reply: ReplyTo) -> Option<(ReplyTo, Reply)> {
+        if self.waiting.len() >= WAITING_MAX {
+            return Some((reply, Err(ApiError::new("busy", "too many requests wait for answers"))));
+        }
         self.waiting.push((number, wants, reply));
         None
     }
@@ -334,365 +496,5 @@ impl Account {
         let number = self.next_ref;
         self.next_ref = self.next_ref.saturating_add(1);
         number
-    }
-
-    fn enter(
-        &mut self,
-        now: Nanos,
-        new: &New,
-        reply: ReplyTo,
-        out: &mut Outbox,
-    ) -> Option<(ReplyTo, Reply)> {
-        if let Some(of) = new.client_id
-            && let Ok(order) = self.found(of)
-        {
-            let instrument = self.instruments.0.get(order.instrument).map(|one| one.id);
-            let (was, is) = (order.replaces.is_none(), Some(new.instrument.id));
-            let same = was
-                && instrument == is
-                && (order.side, order.qty, order.price, order.time_in_force)
-                    == (new.side, new.qty.0, new.price, new.time_in_force);
-            let answer = match same {
-                true if order.state == State::Pending => {
-                    self.waiting.push((order.user_ref, Wants::Entered, reply));
-                    return None;
-                }
-                true => Ok(self.order_json(order)),
-                false => {
-                    let why = format!("an order of other terms is {}", name_of(&of));
-                    Err(ApiError::new("client_order_id_used", why))
-                }
-            };
-            return Some((reply, answer));
-        }
-        let place = self.instruments.0.iter().position(|one| one.id == new.instrument.id)?;
-        let number = self.next_number();
-        let own = || client_id(&format!("W{number:010x}")).unwrap_or(ClOrdId([b' '; 14]));
-        let client_id = new.client_id.unwrap_or_else(own);
-        let order = NewOrder {
-            user_ref: UserRefNum(number),
-            side: new.side,
-            qty: new.qty,
-            symbol: new.instrument.symbol,
-            price: new.price,
-            time_in_force: new.time_in_force,
-            post_only: new.post_only,
-            cl_ord_id: client_id,
-        };
-        let mut message = Vec::new();
-        if ouch::encode_enter_order(&order, &mut message).is_err() {
-            let why = "price or quantity is out of the range of the exchange";
-            return Some((reply, Err(ApiError::new("bad_field", why))));
-        }
-        let refused = self.request(now, (number, Wants::Entered), message, reply, out);
-        if refused.is_none() {
-            let order = Order {
-                user_ref: number,
-                client_id,
-                instrument: place,
-                side: new.side,
-                qty: new.qty.0,
-                filled: 0,
-                leaves: new.qty.0,
-                price: new.price,
-                time_in_force: new.time_in_force,
-                state: State::Pending,
-                reason: None,
-                order_ref: 0,
-                replaces: None,
-            };
-            self.by_client.insert(client_id, number);
-            self.orders.insert(number, order);
-        }
-        refused
-    }
-
-    fn replace(
-        &mut self,
-        now: Nanos,
-        of: ClOrdId,
-        replace: &Replace,
-        reply: ReplyTo,
-        out: &mut Outbox,
-    ) -> Option<(ReplyTo, Reply)> {
-        let order = match self.found(of) {
-            Ok(order) => order.clone(),
-            Err(refused) => return Some((reply, Err(refused))),
-        };
-        if let Ok(known) = self.found(replace.client_id) {
-            // Asked for again: its answer is known, or on its way.
-            let same = known.replaces == Some(order.user_ref);
-            return match (same, known.state) {
-                (true, State::Pending) => {
-                    self.waiting.push((known.user_ref, Wants::Entered, reply));
-                    None
-                }
-                (true, _) => Some((reply, Ok(self.order_json(known)))),
-                (false, _) => {
-                    let why = format!("another order is {}", name_of(&replace.client_id));
-                    Some((reply, Err(ApiError::new("client_order_id_used", why))))
-                }
-            };
-        }
-        let instrument = self.instruments.0.get(order.instrument)?;
-        let refused = if order.state != State::Open {
-            let why = format!("the order is {}", order.state.name());
-            Some(ApiError::new("not_open", why))
-        } else {
-            None
-        };
-        let lots = replace.qty.lots(instrument).filter(|qty| qty.0 > 0);
-        let (Some(qty), None) = (lots, &refused) else {
-            let why = format!("qty: above 0 with at most {} places", instrument.lot_decimals);
-            let refused = refused.unwrap_or_else(|| ApiError::new("bad_field", why));
-            return Some((reply, Err(refused)));
-        };
-        let number = self.next_number();
-        let request = ReplaceRequest {
-            orig_user_ref: UserRefNum(order.user_ref),
-            user_ref: UserRefNum(number),
-            qty,
-            price: replace.price,
-            time_in_force: order.time_in_force,
-            post_only: false,
-            cl_ord_id: replace.client_id,
-        };
-        let mut message = Vec::new();
-        if ouch::encode_replace(&request, &mut message).is_err() {
-            let why = "price or quantity is out of the range of the exchange";
-            return Some((reply, Err(ApiError::new("bad_field", why))));
-        }
-        let refused = self.request(now, (number, Wants::Entered), message, reply, out);
-        if refused.is_none() {
-            let replacement = Order {
-                user_ref: number,
-                client_id: replace.client_id,
-                qty: qty.0,
-                leaves: qty.0.saturating_sub(order.filled),
-                price: Some(replace.price),
-                state: State::Pending,
-                replaces: Some(order.user_ref),
-                ..order
-            };
-            self.by_client.insert(replace.client_id, number);
-            self.orders.insert(number, replacement);
-        }
-        refused
-    }
-
-    fn cancel(
-        &mut self,
-        now: Nanos,
-        of: ClOrdId,
-        reply: ReplyTo,
-        out: &mut Outbox,
-    ) -> Option<(ReplyTo, Reply)> {
-        let order = match self.found(of) {
-            Ok(order) => order,
-            Err(refused) => return Some((reply, Err(refused))),
-        };
-        if order.state.is_over() {
-            // A cancel that is repeated finds what it did.
-            let answer = match order.state {
-                State::Cancelled => Ok(self.order_json(order)),
-                state => Err(ApiError::new("not_open", format!("the order is {}", state.name()))),
-            };
-            return Some((reply, answer));
-        }
-        let number = order.user_ref;
-        let mut message = Vec::new();
-        // A quantity of 0 has a place in the message.
-        let _ = ouch::encode_cancel(UserRefNum(number), Qty(0), &mut message);
-        self.request(now, (number, Wants::Cancelled), message, reply, out)
-    }
-
-    fn mass_cancel(
-        &mut self,
-        now: Nanos,
-        symbol: Option<Symbol>,
-        reply: ReplyTo,
-        out: &mut Outbox,
-    ) -> Option<(ReplyTo, Reply)> {
-        let number = self.next_number();
-        let mut message = Vec::new();
-        ouch::encode_mass_cancel(UserRefNum(number), symbol, None, &mut message);
-        self.request(now, (number, Wants::MassCancelled), message, reply, out)
-    }
-
-    /// Bytes of its connection.
-    pub fn handle_stream(&mut self, now: Nanos, bytes: &[u8], out: &mut Outbox) {
-        // What is told of one call goes through in order; messages are copied because they change this.
-        let (mut messages, mut over) = (Vec::new(), None);
-        let mut accepted = false;
-        self.soup.handle_bytes(now, bytes, |event| match event {
-            ClientEvent::Accepted { .. } => accepted = true,
-            ClientEvent::Sequenced { seq, message } => messages.push((seq, message.to_vec())),
-            ClientEvent::Unsequenced(message) => messages.push((0, message.to_vec())),
-            ClientEvent::Rejected(_) => {
-                over =
-                    Some("its login is refused: another session is live, or the password is wrong");
-            }
-            ClientEvent::EndOfSession => over = Some("the session is over"),
-            ClientEvent::Violation(_) | ClientEvent::Dead => over = Some("the gateway broke off"),
-        });
-        if accepted {
-            self.link = Link::Replaying(now.after(GRACE_NS));
-        }
-        for (seq, message) in messages {
-            self.seq = seq.max(self.seq);
-            self.take(&message);
-            if let Link::Replaying(at) = &mut self.link {
-                *at = now.after(GRACE_NS);
-            }
-        }
-        if let Some(why) = over {
-            self.drop_connection(now, why, out);
-        }
-    }
-
-    fn take(&mut self, message: &[u8]) {
-        let Ok(read) = ouch::parse_outbound(message) else { return };
-        match read {
-            Outbound::OrderAccepted(m, _) => {
-                let (number, price) = (m.user_ref.get(), m.price.get());
-                self.next_ref = self.next_ref.max(number.saturating_add(1));
-                let Some(instrument) = self.place_of(m.symbol) else { return };
-                let qty = u64::from(m.quantity.get());
-                let known = self.orders.get(&number);
-                let order = Order {
-                    user_ref: number,
-                    client_id: ClOrdId(m.cl_ord_id),
-                    instrument,
-                    side: m.side.into(),
-                    qty,
-                    filled: 0,
-                    leaves: qty,
-                    price: Some(Price(price as i64))
-                        .filter(|_| price != types::limits::PRICE_MARKET),
-                    time_in_force: ouch::time_in_force(m.time_in_force)
-                        .or(known.map(|order| order.time_in_force))
-                        .unwrap_or(TimeInForce::Day),
-                    state: State::Open,
-                    reason: None,
-                    order_ref: m.order_ref.get(),
-                    replaces: None,
-                };
-                self.put(order);
-                self.answered(number, Wants::Entered);
-            }
-            Outbound::OrderReplaced(m, _) => {
-                let (number, orig) = (m.user_ref.get(), m.orig_user_ref.get());
-                self.next_ref = self.next_ref.max(number.saturating_add(1));
-                let Some(instrument) = self.place_of(m.symbol) else { return };
-                let filled = self.orders.get(&orig).map_or(0, |order| order.filled);
-                let leaves = u64::from(m.quantity.get());
-                let of = self.orders.get(&orig).map(|order| order.time_in_force);
-                let order = Order {
-                    user_ref: number,
-                    client_id: ClOrdId(m.cl_ord_id),
-                    instrument,
-                    side: m.side.into(),
-                    qty: filled + leaves,
-                    filled,
-                    leaves,
-                    price: Some(Price(m.price.get() as i64)),
-                    time_in_force: of
-                        .or_else(|| ouch::time_in_force(m.time_in_force))
-                        .unwrap_or(TimeInForce::Day),
-                    state: State::Open,
-                    reason: None,
-                    order_ref: m.order_ref.get(),
-                    replaces: Some(orig),
-                };
-                self.change(orig, |order| (order.state, order.leaves) = (State::Replaced, 0));
-                self.put(order);
-                self.answered(orig, Wants::Cancelled);
-                self.answered(number, Wants::Entered);
-            }
-            Outbound::OrderExecuted(m, _) => self.fill(m),
-            Outbound::OrderCanceled(m, _) => {
-                let why = ouch::cancel_reason(m.reason).map(|why| words(&format!("{why:?}")));
-                self.cancelled(m.user_ref.get(), m.quantity.get().into(), why);
-            }
-            Outbound::AiqCanceled(m, _) => {
-                let why = Some("self trade".to_string());
-                self.cancelled(m.user_ref.get(), m.quantity.get().into(), why);
-            }
-            Outbound::OrderRejected(m, _) => {
-                let number = m.user_ref.get();
-                let code = m.reason.get();
-                let name = ouch::reject_reason(code).map(|why| words(&format!("{why:?}")));
-                let why = format!("0x{code:04X} {}", name.unwrap_or_default());
-                self.next_ref = self.next_ref.max(number.saturating_add(1));
-                self.change(number, |order| {
-                    (order.state, order.leaves) = (State::Rejected, 0);
-                    order.reason = Some(why.trim_end().to_string());
-                });
-                self.answered(number, Wants::Entered);
-                let refused = || ApiError::new("rejected", why.trim_end());
-                self.reply(number, Wants::MassCancelled, |_| Err(refused()));
-            }
-            Outbound::CancelReject(m, _) => {
-                let number = m.user_ref.get();
-                let refused = || ApiError::new("cancel_rejected", "nothing to cancel there");
-                self.reply(number, Wants::Cancelled, |_| Err(refused()));
-                self.reply(number, Wants::MassCancelled, |_| Err(refused()));
-            }
-            Outbound::MassCancelResponse(m, appendage) => {
-                let number = m.user_ref.get();
-                self.next_ref = self.next_ref.max(number.saturating_add(1));
-                let orders = appendage
-                    .iter()
-                    .find(|element| element.tag == tag::ORDERS)
-                    .and_then(|element| element.value.first_chunk::<4>())
-                    .map_or(0, |bytes| u32::from_be_bytes(*bytes));
-                self.reply(number, Wants::MassCancelled, |_| Ok(json!({ "cancelled": orders })));
-            }
-            Outbound::BrokenTrade(m, appendage) => {
-                let of = |tag: u8| appendage.iter().find(|element| element.tag == tag);
-                let lots = of(tag::RIGHT_QUANTITY).and_then(|of| of.value.first_chunk::<4>());
-                let price = of(tag::RIGHT_PRICE).and_then(|of| of.value.first_chunk::<8>());
-                let right = lots.zip(price).map(|(lots, price)| {
-                    (u32::from_be_bytes(*lots).into(), Price(u64::from_be_bytes(*price) as i64))
-                });
-                self.broken(m.match_number.get(), m.user_ref.get(), right);
-            }
-            _ => {}
-        }
-    }
-
-    fn cancelled(&mut self, number: u32, lots: u64, why: Option<String>) {
-        self.change(number, |order| {
-            order.leaves = order.leaves.saturating_sub(lots);
-            order.reason = why;
-            if order.leaves == 0 {
-                order.state = State::Cancelled;
-            }
-        });
-        self.answered(number, Wants::Cancelled);
-    }
-
-    /// An order's state answers whoever waits for it.
-    fn answered(&mut self, number: u32, wants: Wants) {
-        self.reply(number, wants, |account| match account.orders.get(&number) {
-            Some(order) if order.state == State::Rejected && wants == Wants::Entered => {
-                let why = order.reason.clone().unwrap_or_default();
-                Err(ApiError::new("rejected", why))
-            }
-            Some(order) => Ok(account.order_json(order)),
-            None => Ok(Value::Null),
-        });
-    }
-
-    fn reply(&mut self, number: u32, wants: Wants, answer: impl Fn(&Account) -> Reply) {
-        self.unanswered.retain(|(of, what, _)| (*of, *what) != (number, wants));
-        let waiting = std::mem::take(&mut self.waiting);
-        let (due, rest): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|(of, what, _)| (*of, *what) == (number, wants));
-        // Whoever does not wait any more is forgotten, too.
-        self.waiting = rest.into_iter().filter(|(_, _, reply)| !reply.is_closed()).collect();
-        for (_, _, reply) in due {
-            let _ = reply.send(answer(self));
-        }
     }
 }

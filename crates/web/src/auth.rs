@@ -7,8 +7,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::error::ApiError;
 
@@ -18,6 +20,10 @@ pub const WINDOW_MS: u64 = 5_000;
 const SEEN_MAX: usize = 16_384;
 /// Longest nonce, bytes.
 const NONCE_MAX: usize = 64;
+/// How long a WebSocket token counts, ms.
+pub const TOKEN_MS: u64 = 30_000;
+/// Tokens of a key that are not used yet, at most.
+const TOKENS_MAX: usize = 64;
 
 /// What a key may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +32,8 @@ pub enum Scope {
     Read,
     /// Enter, replace and cancel orders.
     Trade,
+    /// Ask a sandbox for faults.
+    Sandbox,
 }
 
 /// An API key, as configured.
@@ -67,14 +75,27 @@ pub struct Signed<'a> {
 }
 
 /// Whom a request is of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Admitted {
+    /// The key.
+    pub key: Arc<str>,
     /// Place of the account in the node's list.
     pub account: usize,
-    /// Credits that the key has left.
-    pub credits_left: u32,
+    /// What the key has left.
+    pub credits: Credits,
     /// It may trade.
     pub trades: bool,
+}
+
+/// Credits of a key: requests that it may send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Credits {
+    /// Left now.
+    pub left: u32,
+    /// At most.
+    pub limit: u32,
+    /// That come back in a second.
+    pub per_s: u32,
 }
 
 struct Known {
@@ -82,8 +103,68 @@ struct Known {
     hmac: hmac::Key,
     /// Signatures and when they came, oldest first.
     seen: VecDeque<(u64, [u8; 32])>,
-    credits: f64,
+    /// Thousandths.
+    credits: u64,
     refilled_ms: u64,
+    /// WebSocket tokens that are not used yet, and until when they count.
+    tokens: VecDeque<([u8; 32], u64)>,
+}
+
+impl Known {
+    /// Takes credits for a request, if there are as many.
+    fn charge(&mut self, now_ms: u64, cost: u32) -> Result<Credits, ApiError> {
+        let rate = u64::from(self.key.credits_per_s);
+        let limit = rate.saturating_mul(2_000);
+        let back = now_ms.saturating_sub(self.refilled_ms).saturating_mul(rate);
+        self.credits = self.credits.saturating_add(back).min(limit);
+        self.refilled_ms = self.refilled_ms.max(now_ms);
+        let left = self.credits.checked_sub(u64::from(cost) * 1_000);
+        let credits = |left: u64| Credits {
+            left: u32::try_from(left / 1_000).unwrap_or(u32::MAX),
+            limit: u32::try_from(limit / 1_000).unwrap_or(u32::MAX),
+            per_s: self.key.credits_per_s,
+        };
+        match left {
+            Some(left) => {
+                let credits = credits(left);
+                self.credits = left;
+                Ok(credits)
+            }
+            None => {
+                let left = credits(self.credits).left;
+                let why = format!(
+                    "the key has {left} credits left and this costs {cost}; {rate} come back in a second"
+                );
+                Err(ApiError::new("too_many_requests", why))
+            }
+        }
+    }
+
+    /// Whether the key may be used now, from there, for this.
+    fn may(&self, now_ms: u64, from: IpAddr, scope: Scope) -> Result<(), ApiError> {
+        let key = &self.key;
+        if key.expires_ms != 0 && now_ms >= key.expires_ms {
+            return Err(ApiError::new("key_expired", "the key is past its end"));
+        }
+        if !key.addresses.is_empty() && !key.addresses.contains(&from.to_canonical()) {
+            let why = format!("the key may not be used from {from}");
+            return Err(ApiError::new("wrong_address", why));
+        }
+        if !key.scopes.contains(&scope) {
+            let why = format!("the key lacks the scope {scope:?}").to_lowercase();
+            return Err(ApiError::new("wrong_scope", why));
+        }
+        Ok(())
+    }
+
+    fn admitted(&self, credits: Credits) -> Admitted {
+        Admitted {
+            key: self.key.name.as_str().into(),
+            account: self.key.account,
+            credits,
+            trades: self.key.scopes.contains(&Scope::Trade),
+        }
+    }
 }
 
 /// All keys.
@@ -96,8 +177,9 @@ impl Keys {
     pub fn new(keys: Vec<Key>) -> Keys {
         let known = keys.into_iter().map(|key| {
             let hmac = hmac::Key::new(hmac::HMAC_SHA256, key.secret.as_bytes());
-            let credits = f64::from(key.credits_per_s) * 2.0;
-            let known = Known { key, hmac, seen: VecDeque::new(), credits, refilled_ms: 0 };
+            let credits = u64::from(key.credits_per_s) * 2_000;
+            let (seen, tokens) = (VecDeque::new(), VecDeque::new());
+            let known = Known { key, hmac, seen, credits, refilled_ms: 0, tokens };
             (known.key.name.clone(), known)
         });
         Keys { known: known.collect() }
@@ -135,18 +217,7 @@ impl Keys {
             let why = format!("FB-TIMESTAMP is not within {WINDOW_MS} ms of {now_ms}");
             return Err(ApiError::new("late_timestamp", why));
         }
-        let key = &known.key;
-        if key.expires_ms != 0 && now_ms >= key.expires_ms {
-            return Err(ApiError::new("key_expired", "the key is past its end"));
-        }
-        if !key.addresses.is_empty() && !key.addresses.contains(&from.to_canonical()) {
-            let why = format!("the key may not be used from {from}");
-            return Err(ApiError::new("wrong_address", why));
-        }
-        if !key.scopes.contains(&scope) {
-            let why = format!("the key lacks the scope {scope:?}").to_lowercase();
-            return Err(ApiError::new("wrong_scope", why));
-        }
+        known.may(now_ms, from, scope)?;
         // A signature is late by itself after twice the window.
         while known.seen.front().is_some_and(|(at, _)| now_ms.abs_diff(*at) > 2 * WINDOW_MS) {
             known.seen.pop_front();
@@ -154,21 +225,78 @@ impl Keys {
         if known.seen.iter().any(|(_, seen)| *seen == tag) {
             return Err(ApiError::new("replayed", "this very request has come before"));
         }
-        let rate = f64::from(known.key.credits_per_s);
-        let since = now_ms.saturating_sub(known.refilled_ms) as f64 / 1_000.0;
-        known.credits = (known.credits + since * rate).min(2.0 * rate);
-        known.refilled_ms = now_ms;
-        if known.credits < 1.0 || known.seen.len() >= SEEN_MAX {
-            return Err(ApiError::new("too_many_requests", "the key's credits are used up"));
+        if known.seen.len() >= SEEN_MAX {
+            let why = "more requests within ten seconds than are remembered";
+            return Err(ApiError::new("too_many_requests", why));
         }
-        known.credits -= 1.0;
+        let credits = known.charge(now_ms, 1)?;
         known.seen.push_back((now_ms, tag));
-        Ok(Admitted {
-            account: known.key.account,
-            credits_left: known.credits as u32,
-            trades: known.key.scopes.contains(&Scope::Trade),
-        })
+        Ok(known.admitted(credits))
     }
+
+    /// What a key has left after a request that is not signed by itself, as those of a WebSocket.
+    ///
+    /// # Errors
+    /// The key may not trade any more, or not so much now.
+    pub fn charge(
+        &mut self,
+        now_ms: u64,
+        (key, from): (&str, IpAddr),
+        (scope, cost): (Scope, u32),
+    ) -> Result<Credits, ApiError> {
+        let unknown = || ApiError::new("unknown_key", "there is no such key");
+        let known = self.known.get_mut(key).ok_or_else(unknown)?;
+        known.may(now_ms, from, scope)?;
+        known.charge(now_ms, cost)
+    }
+
+    /// A token with which a WebSocket may prove a key once, and until when, ms since the epoch.
+    ///
+    /// # Errors
+    /// Too many of its tokens are not used yet, or there is no randomness.
+    pub fn token(&mut self, now_ms: u64, key: &str) -> Result<(String, u64), ApiError> {
+        let unknown = || ApiError::new("unknown_key", "there is no such key");
+        let known = self.known.get_mut(key).ok_or_else(unknown)?;
+        while known.tokens.front().is_some_and(|(_, until)| *until <= now_ms) {
+            known.tokens.pop_front();
+        }
+        if known.tokens.len() >= TOKENS_MAX {
+            let why = format!("{TOKENS_MAX} tokens of the key are not used yet");
+            return Err(ApiError::new("too_many_requests", why));
+        }
+        let mut token = [0; 32];
+        let none = |_| ApiError::new("busy", "there is no randomness for a token");
+        SystemRandom::new().fill(&mut token).map_err(none)?;
+        let until = now_ms.saturating_add(TOKEN_MS);
+        known.tokens.push_back((token, until));
+        // The name of the key goes along, so that finding it needs no search of all tokens.
+        Ok((format!("{}.{key}", hex(&token)), until))
+    }
+
+    /// Takes a token of [`Keys::token`].
+    ///
+    /// # Errors
+    /// It is none, was used, is late, or its key may not be used from there.
+    pub fn redeem(&mut self, now_ms: u64, from: IpAddr, token: &str) -> Result<Admitted, ApiError> {
+        let wrong =
+            || ApiError::new("bad_token", "no token of POST /v1/ws_token that is still good");
+        let (secret, key) = token.split_once('.').ok_or_else(wrong)?;
+        let known = self.known.get_mut(key).ok_or_else(wrong)?;
+        let secret = unhex(secret).ok_or_else(wrong)?;
+        // 256 random bits, used once: how long the comparison takes helps nobody.
+        let place = known.tokens.iter().position(|(own, _)| *own == secret).ok_or_else(wrong)?;
+        let (_, until) = known.tokens.remove(place).ok_or_else(wrong)?;
+        if until <= now_ms {
+            return Err(wrong());
+        }
+        known.may(now_ms, from, Scope::Read)?;
+        let credits = known.charge(now_ms, 0)?;
+        Ok(known.admitted(credits))
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// 64 hexadecimal digits.
@@ -191,8 +319,7 @@ pub fn sign(secret: &str, timestamp: &str, nonce: &str, rest: (&str, &str, &[u8]
     let (method, path, body) = rest;
     let mut text = [timestamp, nonce, method, path].concat().into_bytes();
     text.extend_from_slice(body);
-    let tag = hmac::sign(&key, &text);
-    tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(hmac::sign(&key, &text).as_ref())
 }
 
 #[cfg(test)]
@@ -318,6 +445,43 @@ mod tests {
             body: b"",
         };
         assert!(keys.check(NOW + 600, HOME, &signed, Scope::Read).is_ok());
+    }
+
+    #[test]
+    fn a_token_counts_once_and_not_for_long() {
+        let mut keys = keys();
+        let (token, until) = keys.token(NOW, "k").expect("a token");
+        assert_eq!(until, NOW + TOKEN_MS);
+        let admitted = keys.redeem(NOW + 1, HOME, &token).expect("good");
+        assert_eq!((admitted.account, &*admitted.key, admitted.trades), (3, "k", false));
+        let code = |of: Result<Admitted, ApiError>| of.expect_err("refused").code;
+        assert_eq!(code(keys.redeem(NOW + 1, HOME, &token)), "bad_token", "once");
+        let (late, _) = keys.token(NOW, "k").expect("a token");
+        assert_eq!(code(keys.redeem(NOW + TOKEN_MS, HOME, &late)), "bad_token");
+        let (bound, _) = keys.token(NOW, "bound").expect("a token");
+        assert_eq!(code(keys.redeem(NOW, HOME, &bound)), "wrong_address");
+        let stolen = bound.replace(".bound", ".k");
+        assert_eq!(code(keys.redeem(NOW, HOME, &stolen)), "bad_token");
+        for nonsense in ["", ".", "k", "00.k", "é.k"] {
+            assert_eq!(code(keys.redeem(NOW, HOME, nonsense)), "bad_token", "{nonsense}");
+        }
+        assert_eq!((0..99).filter(|_| keys.token(NOW, "k").is_ok()).count(), TOKENS_MAX);
+        assert!(keys.token(NOW + TOKEN_MS, "k").is_ok(), "the old ones are forgotten");
+    }
+
+    #[test]
+    fn what_is_not_signed_by_itself_costs_as_much() {
+        let mut keys = keys();
+        let mut charge = |at, cost| keys.charge(at, ("k", HOME), (Scope::Read, cost));
+        let full = charge(NOW, 0).expect("free");
+        assert_eq!(full, Credits { left: 4, limit: 4, per_s: 2 });
+        assert_eq!(charge(NOW, 3).expect("enough").left, 1);
+        assert_eq!(charge(NOW, 2).expect_err("too much").code, "too_many_requests");
+        assert_eq!(charge(NOW + 500, 2).expect("one has come back").left, 0);
+        assert_eq!(
+            keys.charge(NOW, ("k", HOME), (Scope::Trade, 1)).unwrap_err().code,
+            "wrong_scope"
+        );
     }
 
     proptest! {

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 /// Every code: name, HTTP status, meaning. The OpenAPI document and docs/web.md list them.
-pub const CODES: [(&str, u16, &str); 22] = [
+pub const CODES: [(&str, u16, &str); 26] = [
     ("bad_json", 400, "the body is no JSON object"),
     ("missing_field", 400, "a field is missing; the message names it"),
     ("bad_field", 400, "a field has a value that it can't have; the message names it"),
@@ -15,14 +15,18 @@ pub const CODES: [(&str, u16, &str); 22] = [
     ("bad_signature", 401, "the signature is not that of this request"),
     ("late_timestamp", 401, "the timestamp is more than 5 s off"),
     ("replayed", 401, "this very request has come before; change FB-NONCE or the timestamp"),
+    ("bad_token", 401, "no WebSocket token that is still good"),
     ("wrong_scope", 403, "the key may not do this"),
     ("wrong_address", 403, "the key may not be used from this address"),
+    ("cross_site", 403, "a page of another site asks; the door answers its own"),
+    ("no_sandbox", 403, "faults are for a sandbox, and this is none"),
     ("not_found", 404, "no such path, symbol or order"),
     ("method_not_allowed", 405, "the path does not take this method"),
     ("client_order_id_used", 409, "an order of other terms has this client_order_id"),
     ("not_open", 409, "the order is not open any more"),
     ("cancel_rejected", 409, "the exchange has nothing to cancel there"),
     ("too_large", 413, "the body is larger than 64 KiB"),
+    ("deadline_passed", 422, "the request's own deadline is past; nothing was sent"),
     ("rejected", 422, "the exchange refuses the request; the message says why"),
     ("too_many_requests", 429, "the key's credits are used up; FB-CREDITS-LEFT tells them"),
     ("busy", 503, "too much waits just now; try again"),
@@ -63,6 +67,9 @@ impl IntoResponse for ApiError {
         let mut response = (status, self.body().to_string()).into_response();
         let kind = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
         response
     }
 }

@@ -4,12 +4,13 @@
 //! what holds for every session holds here: each request counts once, rates, limits, kill switches, one
 //! session per account. Books, trades and states are those of the public feed, heard like any listener
 //! does ([`market`]). Both live in one node of a [`net::Loop`] ([`node`]); HTTP runs on a thread of its
-//! own ([`server`], `socket`) and asks the node by its loop's handle. Requests are signed ([`auth`]);
-//! what they ask for is read in one place ([`request`]), and every refusal has a code ([`error`]). The trading
-//! page, `web/`, is served beside them.
+//! own ([`server`], `routes`, `socket`) and asks the node by its loop's handle. Requests are signed
+//! ([`auth`]); what they ask for is read in one place ([`request`], [`command`]), and every refusal has a
+//! code ([`error`]). The trading page, `web/`, is served beside them.
 
 pub mod account;
 pub mod auth;
+pub mod command;
 pub mod decimal;
 pub mod error;
 pub mod market;
@@ -17,8 +18,10 @@ pub mod node;
 mod openapi;
 mod page;
 pub mod request;
+mod routes;
 pub mod server;
 mod socket;
+mod stall;
 
 pub use node::{WEB_NODE, WebNode};
-pub use server::{Door, serve};
+pub use server::{Door, Settings, serve};

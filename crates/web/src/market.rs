@@ -1,21 +1,31 @@
-//! Books, trades, best prices and states as the public may see them, and what changed since.
+//! Books, trades, best prices, auctions and states as the public may see them, and what changed since.
 //!
 //! The node that hears the feed writes here ([`Market::follow`]); HTTP threads read. Each instrument's book
 //! has the number of the feed's message it stands after, `seq`. An update says absolute quantities, 0 where
 //! a level is gone, and the number of the update before it, `prev_seq`; a snapshot and the updates behind
-//! its `seq` give the book at every later one. Whoever has fallen so far behind that an update is no longer
-//! there gets a snapshot and is told so. A book's levels beyond [`DEPTH`] are not told.
+//! its `seq` give the book at every later one. The last updates are kept, so that whoever comes back soon
+//! gets what it missed. Whoever has fallen so far behind that an update is no longer there gets a snapshot
+//! and is told so. A book's levels beyond [`DEPTH`] are not told.
+
+mod book;
+mod candles;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use feed::Subscriber;
+use axum::extract::ws::Utf8Bytes;
+use feed::{BookImage, Listener, Subscriber};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
-use types::{Instrument, Price, Side};
+use types::{Instrument, InstrumentId, Price, Side};
+use wire::itch::NetOrderImbalance;
 
 use crate::decimal::lots_text;
 use crate::request::Instruments;
+use book::{Levels, Moves, Queue};
+use candles::Candles;
+pub use candles::SPANS;
 
 /// Levels of a side that are told.
 pub const DEPTH: usize = 500;
@@ -25,39 +35,75 @@ pub const CHECKED: usize = 10;
 const TRADES_MAX: usize = 1_000;
 /// Updates that a WebSocket may be behind.
 const EVENTS: usize = 4_096;
-
-/// Price and lots, best first.
-type Levels = Vec<(Price, u64)>;
+/// Updates of a book that are kept for who comes back.
+const KEPT_MAX: usize = 1_024;
+/// Levels and orders in them, all together.
+const KEPT_ENTRIES: usize = 65_536;
 
 /// What an update is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Topic {
     /// Levels of a book.
     Book,
+    /// Orders of a book.
+    Queue,
     /// A trade, or that one was broken.
     Trades,
     /// Best prices and the last trade.
     Ticker,
+    /// What an auction would come to.
+    Auctions,
+    /// Trades by the minute.
+    Candles,
     /// State of trading.
     Status,
 }
 
 impl Topic {
+    /// All of them.
+    pub const ALL: [Topic; 7] = [
+        Topic::Book,
+        Topic::Queue,
+        Topic::Trades,
+        Topic::Ticker,
+        Topic::Auctions,
+        Topic::Candles,
+        Topic::Status,
+    ];
+
     /// By the channel's name.
     pub fn named(name: &str) -> Option<Topic> {
-        let all = [Topic::Book, Topic::Trades, Topic::Ticker, Topic::Status];
-        all.into_iter().find(|topic| topic.name() == name)
+        Topic::ALL.into_iter().find(|topic| topic.name() == name)
     }
 
     /// The channel's name.
     pub fn name(self) -> &'static str {
         match self {
             Topic::Book => "book",
+            Topic::Queue => "l3",
             Topic::Trades => "trades",
             Topic::Ticker => "ticker",
+            Topic::Auctions => "auctions",
+            Topic::Candles => "candles",
             Topic::Status => "status",
         }
     }
+}
+
+/// What an update says.
+#[derive(Debug)]
+enum Made {
+    Levels { changes: [Levels; 2], top: [Levels; 2] },
+    Orders { moves: [Moves; 2], checksum: u32 },
+    Told(Value),
+}
+
+#[derive(Debug)]
+struct Body {
+    of: Instrument,
+    made: Made,
+    /// Written when the first subscriber needs it, for all of them.
+    text: OnceLock<Utf8Bytes>,
 }
 
 /// An update as it goes to every subscriber.
@@ -69,16 +115,104 @@ pub struct Event {
     pub topic: Topic,
     /// Number of the feed's message that it stands after.
     pub seq: u64,
+    /// Of a book: number of the update before it.
+    pub prev_seq: u64,
+    body: Arc<Body>,
+}
+
+impl Event {
     /// The message.
-    pub text: Arc<str>,
+    pub fn text(&self) -> Utf8Bytes {
+        let body = &*self.body;
+        let text = || {
+            let of = &body.of;
+            let head = |channel: &str| {
+                json!({
+                    "channel": channel, "type": "update", "symbol": of.symbol.to_string(),
+                    "prev_seq": self.prev_seq, "seq": self.seq,
+                })
+            };
+            match &body.made {
+                Made::Told(value) => value.to_string().into(),
+                Made::Levels { changes, top } => {
+                    let side = |side: usize| -> Value {
+                        changes[side].iter().map(|level| book::level_json(of, *level)).collect()
+                    };
+                    let mut told = head("book");
+                    (told["bids"], told["asks"]) = (side(0), side(1));
+                    told["checksum"] = book::checksum(of, top).into();
+                    told.to_string().into()
+                }
+                Made::Orders { moves, checksum } => {
+                    let mut told = head("l3");
+                    told["bids"] = book::moves_json(of, &moves[0]);
+                    told["asks"] = book::moves_json(of, &moves[1]);
+                    told["checksum"] = (*checksum).into();
+                    told.to_string().into()
+                }
+            }
+        };
+        body.text.get_or_init(text).clone()
+    }
+
+    /// Levels and orders in it.
+    fn entries(&self) -> usize {
+        match &self.body.made {
+            Made::Levels { changes, top } => changes.iter().chain(top).map(Vec::len).sum::<usize>(),
+            Made::Orders { moves, .. } => moves
+                .iter()
+                .map(|of| of.gone.len() + of.changed.len() + of.come.len())
+                .sum::<usize>(),
+            Made::Told(_) => 1,
+        }
+    }
+}
+
+/// The last updates of a book, each with the number of the one before it.
+#[derive(Clone, Default)]
+struct Kept {
+    events: VecDeque<Event>,
+    entries: usize,
+}
+
+impl Kept {
+    fn push(&mut self, event: Event) {
+        self.entries += event.entries();
+        self.events.push_back(event);
+        while self.events.len() > KEPT_MAX || self.entries > KEPT_ENTRIES {
+            let Some(first) = self.events.pop_front() else { return };
+            self.entries -= first.entries();
+        }
+    }
+
+    /// The updates behind `since`; `None`: something before them is not known any more, or `since` is of
+    /// no update.
+    fn since(&self, since: u64) -> Option<Vec<Event>> {
+        let place = self.events.iter().position(|event| event.prev_seq == since)?;
+        Some(self.events.range(place..).cloned().collect())
+    }
+}
+
+/// Orders of an instrument, while somebody wants them.
+#[derive(Clone, Default)]
+struct Orders {
+    seq: u64,
+    sides: [Queue; 2],
+    kept: Kept,
 }
 
 #[derive(Clone, Default)]
 struct Line {
     seq: u64,
+    /// Session of the feed that the last message was of.
+    session: String,
     sides: [Levels; 2],
-    trades: VecDeque<Value>,
+    kept: Kept,
+    orders: Option<Orders>,
+    trades: VecDeque<(u64, Value)>,
+    candles: Candles,
     ticker: Value,
+    auction: Value,
     status: &'static str,
 }
 
@@ -97,6 +231,8 @@ pub struct Print {
     pub aggressor: Option<Side>,
     /// ns since the midnight that the feed's times count from.
     pub time: u64,
+    /// The same, ms since the epoch.
+    pub time_ms: u64,
     /// It was broken.
     pub broken: bool,
 }
@@ -106,6 +242,8 @@ pub struct Market {
     instruments: Instruments,
     lines: Mutex<Vec<Line>>,
     events: broadcast::Sender<Event>,
+    /// By place: who wants single orders.
+    wanted: Vec<AtomicUsize>,
 }
 
 const SIDES: [Side; 2] = [Side::Buy, Side::Sell];
@@ -115,7 +253,8 @@ impl Market {
     pub fn new(instruments: Instruments) -> Market {
         let line = Line { status: "unknown", ..Line::default() };
         let lines = Mutex::new(vec![line; instruments.0.len()]);
-        Market { instruments, lines, events: broadcast::channel(EVENTS).0 }
+        let wanted = instruments.0.iter().map(|_| AtomicUsize::new(0)).collect();
+        Market { instruments, lines, events: broadcast::channel(EVENTS).0, wanted }
     }
 
     /// The instruments.
@@ -128,9 +267,36 @@ impl Market {
         self.events.subscribe()
     }
 
+    /// Single orders of an instrument are followed until [`Market::unwant`]; [`Market::look`] has them.
+    pub fn want(&self, place: usize) {
+        if let Some(wanted) = self.wanted.get(place) {
+            wanted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// One less wants single orders.
+    pub fn unwant(&self, place: usize) {
+        if let Some(wanted) = self.wanted.get(place) {
+            wanted.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     fn lines(&self) -> MutexGuard<'_, Vec<Line>> {
         // A panic of a reader leaves the lines as they were.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the single orders of an instrument as the listener has them now.
+    pub fn look(&self, heard: &Subscriber, place: usize) {
+        let mut lines = self.lines();
+        let (Some(line), Some(of)) = (lines.get_mut(place), self.instruments.0.get(place)) else {
+            return;
+        };
+        if let (Some(channel), None) = (channel_carrying(heard, of.id), &line.orders) {
+            let seq = channel.next_seq().0.saturating_sub(1);
+            let sides = book::queues(channel.image(), of);
+            line.orders = Some(Orders { seq, sides, kept: Kept::default() });
+        }
     }
 
     /// Takes what the listener has heard since the last time; `prints` by place of their instrument.
@@ -139,129 +305,240 @@ impl Market {
         for (place, print) in prints {
             if let (Some(line), Some(of)) = (lines.get_mut(*place), self.instruments.0.get(*place))
             {
-                let trade = trade_json(of, print);
-                if line.trades.len() >= TRADES_MAX {
-                    line.trades.pop_front();
-                }
-                line.trades.push_back(trade.clone());
-                self.tell(*place, Topic::Trades, print.seq, || json!({
-                    "channel": "trades", "symbol": of.symbol.to_string(), "seq": print.seq, "trade": trade,
-                }));
+                self.print(*place, of, line, print);
             }
         }
         for ((place, of), line) in self.instruments.0.iter().enumerate().zip(lines.iter_mut()) {
-            let carries = |channel: &&feed::Listener| channel.instruments().contains(&of.id);
-            let channels = heard.channels();
-            let Some(channel) = channels.iter().find(carries).or(channels.first()) else {
-                continue;
-            };
+            let Some(channel) = channel_carrying(heard, of.id) else { continue };
             let seq = channel.next_seq().0.saturating_sub(1);
             if seq == line.seq {
                 continue;
             }
-            let image = channel.image();
-            let now = SIDES.map(|side| -> Levels {
-                image
-                    .depth(of.id, side)
-                    .take(DEPTH)
-                    .map(|level| (level.price, level.qty.0))
-                    .collect()
+            line.session = String::from_utf8_lossy(&channel.session().0).trim().to_string();
+            self.follow_book(place, of, (seq, channel.image()), line);
+            self.follow_state(place, of, (seq, channel.image()), line);
+        }
+    }
+
+    fn print(&self, place: usize, of: &Instrument, line: &mut Line, print: &Print) {
+        let trade = trade_json(of, print);
+        if line.trades.len() >= TRADES_MAX {
+            line.trades.pop_front();
+        }
+        line.trades.push_back((print.seq, trade.clone()));
+        let symbol = of.symbol.to_string();
+        self.tell(
+            (place, of),
+            Topic::Trades,
+            print.seq,
+            || json!({ "channel": "trades", "symbol": symbol, "seq": print.seq, "trade": trade }),
+        );
+        if !print.broken {
+            let minute = line.candles.trade(print.time_ms, print.price, print.lots);
+            self.tell((place, of), Topic::Candles, print.seq, || {
+                json!({
+                    "channel": "candles", "symbol": symbol, "interval": "1m", "seq": print.seq,
+                    "candle": minute.json(of),
+                })
             });
-            if now != line.sides {
-                let changed = |side: usize| -> Vec<Value> {
-                    let changes = changes(&line.sides[side], &now[side]);
-                    changes.iter().map(|level| level_json(of, *level)).collect()
-                };
-                self.tell(place, Topic::Book, seq, || {
-                    json!({
-                        "channel": "book", "type": "update", "symbol": of.symbol.to_string(),
-                        "prev_seq": line.seq, "seq": seq,
-                        "bids": changed(0), "asks": changed(1), "checksum": checksum(of, &now),
-                    })
-                });
-                line.sides = now;
-                // The book has stood so since `seq`; what changed nothing in it needs no update.
-                line.seq = seq;
-            }
-            let stats = image.stats(of.id);
-            let best = |side: usize| line.sides[side].first().map(|level| level_json(of, *level));
-            let ticker = json!({
-                "symbol": of.symbol.to_string(),
-                "bid": best(0), "ask": best(1),
-                "last": (stats.last_price.0 > 0).then(|| stats.last_price.to_string()),
-                "volume": lots_text(stats.volume, of.lot_decimals), "trades": stats.trades,
+        }
+    }
+
+    fn follow_book(
+        &self,
+        place: usize,
+        of: &Instrument,
+        (seq, image): (u64, &BookImage),
+        line: &mut Line,
+    ) {
+        let event = |topic, prev_seq, made| Event {
+            instrument: place,
+            topic,
+            seq,
+            prev_seq,
+            body: Arc::new(Body { of: *of, made, text: OnceLock::new() }),
+        };
+        let now = book::levels(image, of);
+        if now != line.sides {
+            let changes = [0, 1].map(|side| book::changes(&line.sides[side], &now[side]));
+            let top = [0, 1].map(|side| now[side].iter().take(CHECKED).copied().collect());
+            let event = event(Topic::Book, line.seq, Made::Levels { changes, top });
+            line.kept.push(event.clone());
+            let _ = self.events.send(event);
+            line.sides = now;
+            // The book has stood so since `seq`; what changed nothing in it needs no update.
+            line.seq = seq;
+        }
+        if self.wanted.get(place).is_none_or(|wanted| wanted.load(Ordering::Relaxed) == 0) {
+            line.orders = None;
+        }
+        let Some(orders) = &mut line.orders else { return };
+        let now = book::queues(image, of);
+        if now != orders.sides {
+            let moves = [0, 1].map(|side| book::moves(&orders.sides[side], &now[side]));
+            let checksum = book::queue_checksum(of, &now);
+            let event = event(Topic::Queue, orders.seq, Made::Orders { moves, checksum });
+            orders.kept.push(event.clone());
+            let _ = self.events.send(event);
+            (orders.sides, orders.seq) = (now, seq);
+        }
+    }
+
+    fn follow_state(
+        &self,
+        place: usize,
+        of: &Instrument,
+        (seq, image): (u64, &BookImage),
+        line: &mut Line,
+    ) {
+        let symbol = of.symbol.to_string();
+        let stats = image.stats(of.id);
+        let best = |side: usize| line.sides[side].first().map(|at| book::level_json(of, *at));
+        let ticker = json!({
+            "symbol": symbol,
+            "bid": best(0), "ask": best(1),
+            "last": (stats.last_price.0 > 0).then(|| stats.last_price.to_string()),
+            "volume": lots_text(stats.volume, of.lot_decimals), "trades": stats.trades,
+        });
+        if ticker != line.ticker {
+            self.tell(
+                (place, of),
+                Topic::Ticker,
+                seq,
+                || json!({ "channel": "ticker", "seq": seq, "ticker": ticker }),
+            );
+            line.ticker = ticker;
+        }
+        let auction = image.imbalance(of.id).map_or(Value::Null, |of_it| auction_json(of, &of_it));
+        if auction != line.auction {
+            self.tell((place, of), Topic::Auctions, seq, || {
+                json!({ "channel": "auctions", "symbol": symbol, "seq": seq, "auction": auction })
             });
-            if ticker != line.ticker {
-                self.tell(
-                    place,
-                    Topic::Ticker,
-                    seq,
-                    || json!({ "channel": "ticker", "seq": seq, "ticker": ticker }),
-                );
-                line.ticker = ticker;
-            }
-            let status = image.state(of.id).map_or("unknown", state_name);
-            if status != line.status {
-                line.status = status;
-                self.tell(place, Topic::Status, seq, || json!({
-                    "channel": "status", "symbol": of.symbol.to_string(), "seq": seq, "status": status,
-                }));
-            }
+            line.auction = auction;
+        }
+        let status = image.state(of.id).map_or("unknown", state_name);
+        if status != line.status {
+            line.status = status;
+            self.tell(
+                (place, of),
+                Topic::Status,
+                seq,
+                || json!({ "channel": "status", "symbol": symbol, "seq": seq, "status": status }),
+            );
         }
     }
 
     /// Tells whoever listens; nothing is written for nobody.
-    fn tell(&self, instrument: usize, topic: Topic, seq: u64, text: impl FnOnce() -> Value) {
-        if self.events.receiver_count() == 0 {
-            return;
+    fn tell(
+        &self,
+        (instrument, of): (usize, &Instrument),
+        topic: Topic,
+        seq: u64,
+        told: impl FnOnce() -> Value,
+    ) {
+        if self.events.receiver_count() > 0 {
+            let body = Body { of: *of, made: Made::Told(told()), text: OnceLock::new() };
+            let body = Arc::new(body);
+            let _ = self.events.send(Event { instrument, topic, seq, prev_seq: seq, body });
         }
-        let text = text();
-        let _ = self.events.send(Event { instrument, topic, seq, text: text.to_string().into() });
     }
 
-    /// How things stand now on a topic, and after which message; `depth` levels a side at most.
+    /// What came on a topic after `since`, for who had everything up to there; `None`: that is not known
+    /// any more, or of a topic whose last message says everything.
+    pub fn since(&self, place: usize, topic: Topic, since: u64) -> Option<Vec<Utf8Bytes>> {
+        let lines = self.lines();
+        let (line, of) = (lines.get(place)?, self.instruments.0.get(place)?);
+        let kept = |seq: u64, kept: &Kept| match since == seq {
+            true => Some(Vec::new()),
+            false => Some(kept.since(since)?.iter().map(Event::text).collect()),
+        };
+        match topic {
+            Topic::Book => kept(line.seq, &line.kept),
+            Topic::Queue => line.orders.as_ref().and_then(|of| kept(of.seq, &of.kept)),
+            Topic::Trades => {
+                let full = line.trades.len() >= TRADES_MAX;
+                if full && line.trades.front().is_some_and(|(seq, _)| *seq > since) {
+                    return None;
+                }
+                let later = line.trades.iter().filter(|(seq, _)| *seq > since);
+                let told = later.map(|(seq, trade)| {
+                    let symbol = of.symbol.to_string();
+                    json!({ "channel": "trades", "symbol": symbol, "seq": seq, "trade": trade })
+                });
+                Some(told.map(|told| told.to_string().into()).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// How things stand now on a topic, and after which message; `depth` levels a side, orders a side,
+    /// trades or candles at most.
     pub fn snapshot(&self, place: usize, topic: Topic, depth: usize) -> Option<(u64, Value)> {
         let lines = self.lines();
         let (line, of) = (lines.get(place)?, self.instruments.0.get(place)?);
-        let symbol = of.symbol.to_string();
-        let value = match topic {
+        let mut value = json!({
+            "channel": topic.name(), "type": "snapshot", "symbol": of.symbol.to_string(),
+            "session": line.session,
+        });
+        match topic {
             Topic::Book => {
-                let side = |side: usize| -> Vec<Value> {
+                let side = |side: usize| -> Value {
                     let levels = line.sides[side].iter().take(depth);
-                    levels.map(|level| level_json(of, *level)).collect()
+                    levels.map(|level| book::level_json(of, *level)).collect()
                 };
-                json!({
-                    "channel": "book", "type": "snapshot", "symbol": symbol, "seq": line.seq,
-                    "bids": side(0), "asks": side(1), "checksum": checksum(of, &line.sides),
-                })
+                value["seq"] = line.seq.into();
+                (value["bids"], value["asks"]) = (side(0), side(1));
+                value["checksum"] = book::checksum(of, &line.sides).into();
+            }
+            Topic::Queue => {
+                let orders = line.orders.as_ref()?;
+                let side = |side: usize| -> Value {
+                    let orders = orders.sides[side].iter().take(depth);
+                    orders.map(|order| book::order_json(of, *order)).collect()
+                };
+                value["seq"] = orders.seq.into();
+                (value["bids"], value["asks"]) = (side(0), side(1));
+                value["checksum"] = book::queue_checksum(of, &orders.sides).into();
             }
             Topic::Trades => {
-                let trades: Vec<&Value> = line.trades.iter().rev().take(depth).collect();
-                json!({ "channel": "trades", "type": "snapshot", "symbol": symbol, "trades": trades })
+                let trades = line.trades.iter().rev().take(depth).map(|(_, trade)| trade.clone());
+                value["trades"] = trades.collect();
             }
-            Topic::Ticker => {
-                json!({ "channel": "ticker", "type": "snapshot", "symbol": symbol, "ticker": line.ticker })
+            Topic::Candles => {
+                value["interval"] = "1m".into();
+                let candles = line.candles.last(SPANS[0].1, depth);
+                value["candles"] = candles.iter().map(|candle| candle.json(of)).collect();
             }
-            Topic::Status => json!({
-                "channel": "status", "type": "snapshot", "symbol": symbol, "status": line.status,
-            }),
-        };
+            Topic::Ticker => value["ticker"] = line.ticker.clone(),
+            Topic::Auctions => value["auction"] = line.auction.clone(),
+            Topic::Status => value["status"] = line.status.into(),
+        }
         Some((line.seq, value))
+    }
+
+    /// The last trades with a `seq` above `since`, newest first.
+    pub fn trades(&self, place: usize, since: u64, most: usize) -> Value {
+        let lines = self.lines();
+        let Some(line) = lines.get(place) else { return Value::Null };
+        let later = line.trades.iter().rev().take_while(|(seq, _)| *seq > since);
+        later.take(most).map(|(_, trade)| trade.clone()).collect()
+    }
+
+    /// The last candles of a span, newest first.
+    pub fn candles(&self, place: usize, span_ms: u64, most: usize) -> Value {
+        let lines = self.lines();
+        let (Some(line), Some(of)) = (lines.get(place), self.instruments.0.get(place)) else {
+            return Value::Null;
+        };
+        line.candles.last(span_ms, most).iter().map(|candle| candle.json(of)).collect()
     }
 }
 
-/// Levels that differ: those of `is` that `was` has not, and with 0 lots those that are gone.
-fn changes(was: &Levels, is: &Levels) -> Levels {
-    let of = |levels: &Levels| levels.iter().copied().collect::<std::collections::BTreeMap<_, _>>();
-    let (before, after) = (of(was), of(is));
-    let new = is.iter().filter(|(price, lots)| before.get(price) != Some(lots)).copied();
-    let gone =
-        was.iter().filter(|(price, _)| !after.contains_key(price)).map(|(price, _)| (*price, 0));
-    new.chain(gone).collect()
-}
-
-fn level_json(of: &Instrument, (price, lots): (Price, u64)) -> Value {
-    json!([price.to_string(), lots_text(lots, of.lot_decimals)])
+/// The channel that carries an instrument.
+pub(crate) fn channel_carrying(heard: &Subscriber, of: InstrumentId) -> Option<&Listener> {
+    let channels = heard.channels();
+    let carries = |channel: &&Listener| channel.instruments().contains(&of);
+    channels.iter().find(carries).or(channels.first())
 }
 
 fn trade_json(of: &Instrument, print: &Print) -> Value {
@@ -271,21 +548,36 @@ fn trade_json(of: &Instrument, print: &Print) -> Value {
         "qty": lots_text(print.lots, of.lot_decimals),
         "aggressor": print.aggressor.map(crate::request::side_name),
         "time_ns": print.time.to_string(),
+        "time_ms": print.time_ms,
+        "seq": print.seq,
         "broken": print.broken,
     })
 }
 
-/// The CRC32 of the ten best levels: asks from the best, then bids from the best; of each its price, then
-/// its quantity, as they are written but without the point and without zeros in front.
-fn checksum(of: &Instrument, sides: &[Levels; 2]) -> u32 {
-    let mut text = String::new();
-    for (price, lots) in sides.iter().rev().flat_map(|levels| levels.iter().take(CHECKED)) {
-        for number in [price.to_string(), lots_text(*lots, of.lot_decimals)] {
-            let digits: String = number.chars().filter(|letter| *letter != '.').collect();
-            text.push_str(digits.trim_start_matches('0'));
-        }
-    }
-    crc32fast::hash(text.as_bytes())
+/// What the feed said last of an auction: it stays when the auction is over.
+fn auction_json(of: &Instrument, told: &NetOrderImbalance) -> Value {
+    let price = |units: u32| (units > 0).then(|| Price(units.into()).to_string());
+    let side = match told.direction {
+        b'B' => Some("buy"),
+        b'S' => Some("sell"),
+        _ => None,
+    };
+    let kind = match told.cross_type {
+        b'O' => "open",
+        b'C' => "close",
+        b'H' => "halt",
+        b'I' => "intraday",
+        _ => "other",
+    };
+    json!({
+        "kind": kind,
+        "paired": lots_text(told.paired_shares.get(), of.lot_decimals),
+        "imbalance": lots_text(told.imbalance_shares.get(), of.lot_decimals),
+        "imbalance_side": side,
+        "reference_price": price(told.reference_price.get()),
+        "near_price": price(told.near_price.get()),
+        "far_price": price(told.far_price.get()),
+    })
 }
 
 fn state_name(state: wire::itch::State) -> &'static str {
@@ -299,59 +591,11 @@ fn state_name(state: wire::itch::State) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use types::{InstrumentId, Qty, SplitMix64, Symbol, limits};
-
     use super::*;
-
-    fn instrument(lot_decimals: u8) -> Instrument {
-        Instrument {
-            id: InstrumentId(1),
-            symbol: Symbol::new("AAA").expect("a symbol"),
-            tick: Price(100),
-            price_max: Price(limits::PRICE_MAX),
-            qty_max: Qty(limits::QTY_MAX),
-            lot_decimals,
-        }
-    }
-
-    #[test]
-    fn the_checksum_is_that_of_the_written_digits() {
-        let sides =
-            [vec![(Price(999_900), 50)], vec![(Price(1_000_000), 1), (Price(1_000_500), 20)]];
-        // 100 and 0.1, 100.0500 and 2, then 99.9900 and 5: without points and zeros in front.
-        let due = crc32fast::hash(b"1001100050029999005");
-        assert_eq!(checksum(&instrument(1), &sides), due);
-        let other = [vec![(Price(999_900), 51)], sides[1].clone()];
-        assert_ne!(checksum(&instrument(1), &other), checksum(&instrument(1), &sides));
-    }
-
-    #[test]
-    fn changes_make_the_new_book_out_of_the_old() {
-        println!("seed 28");
-        let mut rng = SplitMix64::new(28);
-        let mut was: Levels = Vec::new();
-        let mut book = std::collections::BTreeMap::new();
-        for _ in 0..500 {
-            let mut is = std::collections::BTreeMap::new();
-            for _ in 0..rng.below(12) {
-                is.insert(Price(rng.below(15) as i64), 1 + rng.below(3));
-            }
-            let is: Levels = is.into_iter().rev().collect();
-            for (price, lots) in changes(&was, &is) {
-                if lots == 0 {
-                    assert!(book.remove(&price).is_some(), "only what was there goes");
-                } else {
-                    book.insert(price, lots);
-                }
-            }
-            assert_eq!(book.iter().rev().map(|(p, q)| (*p, *q)).collect::<Levels>(), is);
-            was = is;
-        }
-    }
 
     #[test]
     fn channels_have_names() {
-        for topic in [Topic::Book, Topic::Trades, Topic::Ticker, Topic::Status] {
+        for topic in Topic::ALL {
             assert_eq!(Topic::named(topic.name()), Some(topic));
         }
         assert_eq!(Topic::named("orders"), None);

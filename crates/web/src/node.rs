@@ -1,13 +1,18 @@
 //! The node behind the door: a listener of the public feed, and the accounts' sessions.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use feed::Subscriber;
 use feed::plant::{Kind, Update};
+use serde_json::{Value, json};
 use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer, Price, Side};
 
-use crate::account::{Account, Ask, ReplyTo};
-use crate::market::{Market, Print};
+use crate::account::ledger::near;
+use crate::account::{Account, Ask, Reply, ReplyTo, Resting};
+use crate::decimal::lots_text;
+use crate::error::ApiError;
+use crate::market::{Market, Print, channel_carrying};
 
 /// The node's name in its loop.
 pub const WEB_NODE: NodeId = NodeId(60_003);
@@ -15,6 +20,37 @@ pub const WEB_NODE: NodeId = NodeId(60_003);
 const FOLLOW_NS: u64 = 10 * Nanos::MILLI;
 /// Connections of accounts are numbered from here; below are the listener's.
 const CONNS: u32 = 1 << 30;
+/// Requests that wait for the node.
+const INBOX_MAX: usize = 16_384;
+/// Messages of the feed whose way is remembered.
+const HEARD_MAX: usize = 1_000;
+
+/// Requests of HTTP's thread on their way to the node, in their order.
+#[derive(Default)]
+pub struct Inbox(Mutex<VecDeque<(usize, Ask, ReplyTo)>>);
+
+impl Inbox {
+    /// Puts requests of an account behind the others; whether the node has to be told. What finds no place
+    /// is answered so.
+    pub fn put(&self, account: usize, asks: impl IntoIterator<Item = (Ask, ReplyTo)>) -> bool {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_empty = waiting.is_empty();
+        for (ask, reply) in asks {
+            if waiting.len() < INBOX_MAX {
+                waiting.push_back((account, ask, reply));
+            } else {
+                let busy = ApiError::new("busy", "the door has too much to do: try again");
+                let _: Result<(), Reply> = reply.send(Err(busy));
+            }
+        }
+        was_empty && !waiting.is_empty()
+    }
+
+    /// Takes all.
+    pub fn take(&self) -> VecDeque<(usize, Ask, ReplyTo)> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 /// Listener and accounts.
 pub struct WebNode {
@@ -25,14 +61,34 @@ pub struct WebNode {
     /// When the books are looked at next; [`Nanos::NEVER`] while nothing has come.
     follow_at: Nanos,
     next_conn: u32,
+    /// First midnight of the exchange's log.
+    midnight: Nanos,
+    /// Of the last messages: from the exchange's time to here, ns.
+    delays: VecDeque<i64>,
+    bound_ns: u64,
 }
 
 impl WebNode {
     /// A node that hears the feed by `feed` and writes it to `market`.
     pub fn new(mut feed: Subscriber, market: Arc<Market>, accounts: Vec<Account>) -> WebNode {
         feed.tell_ticks();
-        let (ticks, follow_at) = (Vec::new(), Nanos::NEVER);
-        WebNode { feed, market, accounts, ticks, follow_at, next_conn: CONNS }
+        WebNode {
+            feed,
+            market,
+            accounts,
+            ticks: Vec::new(),
+            follow_at: Nanos::NEVER,
+            next_conn: CONNS,
+            midnight: Nanos(0),
+            delays: VecDeque::new(),
+            bound_ns: 0,
+        }
+    }
+
+    /// The exchange's times count from the last midnight, of which this was the first.
+    pub fn set_midnight(&mut self, midnight: Nanos) {
+        self.midnight = midnight;
+        self.accounts.iter_mut().for_each(|account| account.set_midnight(midnight));
     }
 
     /// The listener.
@@ -50,17 +106,35 @@ impl WebNode {
         &self.accounts
     }
 
-    /// Asks an account for something.
-    pub fn ask(
-        &mut self,
-        now: ClockReading,
-        (account, ask): (usize, Ask),
-        reply: ReplyTo,
-        out: &mut Outbox,
-    ) {
-        if let Some(account) = self.accounts.get_mut(account) {
+    /// Asks accounts for what is in an inbox.
+    pub fn serve(&mut self, now: ClockReading, inbox: &Inbox, out: &mut Outbox) {
+        for (account, ask, reply) in inbox.take() {
+            let Some(account) = self.accounts.get_mut(account) else { continue };
+            let ask = match ask {
+                Ask::Order(of, None) => {
+                    let resting = account.resting(of);
+                    Ask::Order(of, resting.and_then(|of| ahead(&self.feed, &of)))
+                }
+                ask => ask,
+            };
             account.ask(now.now, ask, reply, out);
         }
+    }
+
+    /// Takes the single orders of an instrument into the market.
+    pub fn look(&self, place: usize) {
+        self.market.look(&self.feed, place);
+    }
+
+    /// How long the last messages of the feed took from the exchange's time to here, and the clock's bound.
+    pub fn evidence(&self) -> Value {
+        let mut all: Vec<i64> = self.delays.iter().copied().collect();
+        all.sort_unstable();
+        let at = |part: usize| all.get((all.len() * part / 100).min(all.len().saturating_sub(1)));
+        json!({
+            "messages": all.len(), "p50_ns": at(50), "p99_ns": at(99), "max_ns": all.last(),
+            "clock_bound_ns": self.bound_ns,
+        })
     }
 
     /// Something may have come: the books are looked at soon.
@@ -79,6 +153,14 @@ impl WebNode {
         };
         let mut prints = Vec::new();
         for update in &self.ticks {
+            if update.kind.is_tick() {
+                let published = near(update.heard, self.midnight, update.time);
+                if self.delays.len() >= HEARD_MAX {
+                    self.delays.pop_front();
+                }
+                let way = update.heard.0.cast_signed().saturating_sub(published.0.cast_signed());
+                self.delays.push_back(way);
+            }
             let broken = match update.kind {
                 Kind::Trade => false,
                 Kind::Broken => true,
@@ -98,6 +180,7 @@ impl WebNode {
                 lots: update.bid_size,
                 aggressor,
                 time: update.time,
+                time_ms: near(update.heard, self.midnight, update.time).0 / Nanos::MILLI,
                 broken,
             };
             prints.push((place, print));
@@ -121,6 +204,7 @@ impl Node for WebNode {
         out: &mut Outbox,
     ) {
         self.feed.handle_datagram(now, channel, from, bytes, out);
+        self.bound_ns = now.bound_ns;
         self.heard(now);
     }
 
@@ -168,4 +252,31 @@ impl Node for WebNode {
             None => self.feed.handle_close(now, conn, out),
         }
     }
+}
+
+/// Where an order stands among those at its price: what is ahead of it as the feed has been heard. One that
+/// the feed has not told of yet comes behind all that it has.
+fn ahead(heard: &Subscriber, of: &Resting) -> Option<Value> {
+    let channel = channel_carrying(heard, of.instrument)?;
+    let (mut orders, mut lots, mut seen) = (0u64, 0u64, false);
+    for (order, price, qty) in channel.image().orders(of.instrument, of.side) {
+        if order == of.order_ref {
+            seen = true;
+            break;
+        }
+        let worse = match of.side {
+            Side::Buy => price < of.price,
+            Side::Sell => price > of.price,
+        };
+        if worse {
+            break;
+        }
+        if price == of.price {
+            (orders, lots) = (orders + 1, lots + qty.0);
+        }
+    }
+    Some(json!({
+        "seq": channel.next_seq().0.saturating_sub(1), "seen": seen,
+        "orders_ahead": orders, "qty_ahead": lots_text(lots, of.lot_decimals),
+    }))
 }

@@ -1,180 +1,201 @@
 //! The OpenAPI document of the REST paths, made of the same tables as the refusals.
 
+mod schemas;
+
 use serde_json::{Map, Value, json};
 
 use crate::error::CODES;
-use crate::request::TIMES_IN_FORCE;
 
-/// A path and what is told of it: method, path, whether it is signed, one line, parameters of the query.
-type Operation =
-    (&'static str, &'static str, bool, &'static str, &'static [(&'static str, &'static str)]);
+/// Parameters of a query, with the schema of each.
+type Query = &'static [(&'static str, Parameter)];
 
-const OPERATIONS: [Operation; 17] = [
-    ("get", "/v1/time", false, "The door's clock, ms since the epoch", &[]),
-    (
-        "get",
-        "/v1/instruments",
-        false,
-        "All instruments: tick, lot, largest price and quantity",
-        &[],
+/// What a parameter of a query may be.
+#[derive(Clone, Copy)]
+enum Parameter {
+    /// 1 to this; [`DEPTH`] without it.
+    Count(u64),
+    /// A place in a stream.
+    Since,
+    /// A symbol.
+    Symbol,
+    /// A span of candles.
+    Span,
+}
+
+/// A path and what is told of it.
+struct Operation {
+    method: &'static str,
+    path: &'static str,
+    /// It is signed.
+    signed: bool,
+    summary: &'static str,
+    query: Query,
+    /// Schema of the body.
+    body: Option<&'static str>,
+    /// Schema of the answer.
+    answer: &'static str,
+}
+
+/// Levels, trades and others that are told unless more are asked for.
+const DEPTH: u64 = 100;
+
+const fn get(path: &'static str, answer: &'static str, summary: &'static str) -> Operation {
+    Operation { method: "get", path, signed: false, summary, query: &[], body: None, answer }
+}
+
+const fn signed(
+    method: &'static str,
+    path: &'static str,
+    (body, answer): (Option<&'static str>, &'static str),
+    summary: &'static str,
+) -> Operation {
+    Operation { method, path, signed: true, summary, query: &[], body, answer }
+}
+
+const OPERATIONS: [Operation; 25] = [
+    get("/v1/time", "Time", "The door's clock, ms since the epoch"),
+    get("/v1/instruments", "Instruments", "All instruments: tick, lot, largest price and quantity"),
+    Operation {
+        query: &[("depth", Parameter::Count(500))],
+        ..get("/v1/book/{symbol}", "Book", "Levels of a book, best first")
+    },
+    Operation {
+        query: &[("limit", Parameter::Count(5_000))],
+        ..get(
+            "/v1/l3/{symbol}",
+            "Queues",
+            "Orders of a book, best level first, each level in its queue's order",
+        )
+    },
+    Operation {
+        query: &[("limit", Parameter::Count(1_000)), ("since", Parameter::Since)],
+        ..get("/v1/trades/{symbol}", "Trades", "The last trades, newest first")
+    },
+    Operation {
+        query: &[("limit", Parameter::Count(2_880)), ("interval", Parameter::Span)],
+        ..get("/v1/candles/{symbol}", "Candles", "Trades by the minute or longer, newest first")
+    },
+    get("/v1/ticker/{symbol}", "Ticker", "Best prices, last trade, volume"),
+    get("/v1/auctions/{symbol}", "Auction", "What the feed said last of an auction"),
+    get("/v1/status/{symbol}", "Status", "State of trading"),
+    get(
+        "/v1/fairness",
+        "Fairness",
+        "How long the feed takes to this door, and what the venue says of its fairness",
     ),
-    (
-        "get",
-        "/v1/book/{symbol}",
-        false,
-        "Levels of a book, best first",
-        &[("depth", "1 to 500, default 100")],
-    ),
-    (
-        "get",
-        "/v1/trades/{symbol}",
-        false,
-        "The last trades, newest first",
-        &[("limit", "1 to 1000, default 100")],
-    ),
-    ("get", "/v1/ticker/{symbol}", false, "Best prices, last trade, volume", &[]),
-    ("get", "/v1/status/{symbol}", false, "State of trading", &[]),
-    ("get", "/v1/openapi.json", false, "This document", &[]),
-    ("get", "/v1/orders", true, "Open orders of the account", &[]),
-    (
+    get("/v1/openapi.json", "Document", "This document"),
+    signed("get", "/v1/orders", (None, "Orders"), "Open orders of the account"),
+    signed(
         "post",
         "/v1/orders",
-        true,
+        (Some("NewOrder"), "Order"),
         "Enters an order; again with the same client_order_id and terms: its state",
-        &[],
     ),
-    (
-        "delete",
-        "/v1/orders",
-        true,
-        "Cancels all orders of the account",
-        &[("symbol", "of this symbol only")],
-    ),
-    ("get", "/v1/orders/{id}", true, "An order by its client_order_id", &[]),
-    ("put", "/v1/orders/{id}", true, "Replaces an order", &[]),
-    ("delete", "/v1/orders/{id}", true, "Cancels an order", &[]),
-    ("get", "/v1/positions", true, "Positions and cash of the account", &[]),
-    (
+    Operation {
+        query: &[("symbol", Parameter::Symbol)],
+        ..signed(
+            "delete",
+            "/v1/orders",
+            (None, "Cancelled"),
+            "Cancels all orders of the account, of one symbol or all",
+        )
+    },
+    signed(
         "get",
-        "/v1/fills",
-        true,
-        "The last fills, newest first",
-        &[("limit", "1 to 10000, default 100")],
+        "/v1/orders/{id}",
+        (None, "Order"),
+        "An order by its client_order_id, with its place in the queue",
     ),
-    (
+    signed("put", "/v1/orders/{id}", (Some("Replace"), "Order"), "Replaces an order"),
+    signed("delete", "/v1/orders/{id}", (None, "Order"), "Cancels an order"),
+    signed(
+        "post",
+        "/v1/batch",
+        (Some("Batch"), "Results"),
+        "2 to 15 requests, each answered for itself",
+    ),
+    signed("get", "/v1/positions", (None, "Positions"), "Positions and cash of the account"),
+    Operation {
+        query: &[("limit", Parameter::Count(10_000)), ("since", Parameter::Since)],
+        ..signed("get", "/v1/fills", (None, "Fills"), "The last fills, newest first")
+    },
+    signed(
+        "get",
+        "/v1/latency",
+        (None, "Latency"),
+        "How long the account's last accepted orders were under way",
+    ),
+    signed(
         "post",
         "/v1/cancel_after",
-        true,
+        (Some("CancelAfter"), "Switch"),
         "Cancels all orders unless asked again in time; 0: off",
-        &[],
     ),
-    ("get", "/v1/ws", false, "WebSocket; see docs/web.md for its messages", &[]),
+    signed("post", "/v1/ws_token", (None, "Token"), "A token for a WebSocket: good once, for 30 s"),
+    signed(
+        "post",
+        "/v1/sandbox/faults",
+        (Some("Fault"), "State"),
+        "Something goes wrong on purpose, on a sandbox",
+    ),
+    get("/v1/ws", "", "WebSocket; see docs/web.md for its messages"),
 ];
 
-fn text() -> Value {
-    json!({ "type": "string" })
+fn parameter(name: &str, of: Parameter) -> Value {
+    let schema = match of {
+        Parameter::Count(most) => {
+            json!({ "type": "integer", "minimum": 1, "maximum": most, "default": DEPTH.min(most) })
+        }
+        Parameter::Since => json!({ "type": "integer", "minimum": 0 }),
+        Parameter::Symbol => json!({ "type": "string" }),
+        Parameter::Span => {
+            let names = crate::market::SPANS.map(|(name, _)| name);
+            json!({ "type": "string", "enum": names, "default": names[0] })
+        }
+    };
+    json!({ "name": name, "in": "query", "required": false, "schema": schema })
 }
 
-fn object(required: &[&str], properties: &[(&str, Value)]) -> Value {
-    let properties: Map<String, Value> =
-        properties.iter().map(|(name, kind)| ((*name).to_string(), kind.clone())).collect();
-    json!({ "type": "object", "required": required, "properties": properties })
+fn content(schema: &str) -> Value {
+    let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
+    json!({ "application/json": { "schema": schema } })
 }
 
-fn schemas() -> Value {
-    let decimal = json!({ "type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?$" });
-    let id = json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]{1,14}$" });
-    let lives: Vec<&str> = TIMES_IN_FORCE.iter().map(|(name, _)| *name).collect();
-    let codes: Vec<&str> = CODES.iter().map(|(name, ..)| *name).collect();
-    let new = object(
-        &["symbol", "side", "qty"],
-        &[
-            ("symbol", text()),
-            ("side", json!({ "type": "string", "enum": ["buy", "sell"] })),
-            ("type", json!({ "type": "string", "enum": ["limit", "market"], "default": "limit" })),
-            ("qty", decimal.clone()),
-            ("price", decimal.clone()),
-            ("time_in_force", json!({ "type": "string", "enum": lives, "default": "day" })),
-            ("post_only", json!({ "type": "boolean", "default": false })),
-            ("client_order_id", id.clone()),
-        ],
-    );
-    let order = object(
-        &["client_order_id", "order_id", "symbol", "side", "qty", "filled", "open", "state"],
-        &[
-            ("client_order_id", text()),
-            ("order_id", text()),
-            ("order_ref", text()),
-            ("symbol", text()),
-            ("side", text()),
-            ("type", text()),
-            ("qty", text()),
-            ("filled", text()),
-            ("open", text()),
-            ("price", json!({ "type": ["string", "null"] })),
-            ("time_in_force", text()),
-            (
-                "state",
-                json!({ "type": "string", "enum":
-                ["pending", "open", "filled", "cancelled", "rejected", "replaced"] }),
-            ),
-            ("reason", json!({ "type": ["string", "null"] })),
-            ("replaces", json!({ "type": ["string", "null"] })),
-        ],
-    );
-    let code = json!({ "type": "string", "enum": codes });
-    let error = object(
-        &["error"],
-        &[("error", object(&["code", "message"], &[("code", code), ("message", text())]))],
-    );
-    let replace = object(
-        &["client_order_id", "qty", "price"],
-        &[("client_order_id", id), ("qty", decimal.clone()), ("price", decimal)],
-    );
-    let switch =
-        object(&["timeout_ms"], &[("timeout_ms", json!({ "type": "integer", "minimum": 0 }))]);
-    json!({ "NewOrder": new, "Order": order, "Replace": replace, "CancelAfter": switch, "Error": error })
+fn operation(of: &Operation) -> Value {
+    let names = of.path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+    let mut parameters: Vec<Value> = names
+        .map(|name| {
+            json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
+        })
+        .collect();
+    parameters.extend(of.query.iter().map(|(name, of)| parameter(name, *of)));
+    let refused = json!({ "description": "refused", "content": content("Error") });
+    let done = json!({ "description": "done", "content": content(of.answer) });
+    let mut responses = json!({ "200": done, "default": refused });
+    let mut operation = json!({ "summary": of.summary, "parameters": parameters });
+    if let Some(name) = of.body {
+        operation["requestBody"] = json!({ "required": true, "content": content(name) });
+    }
+    if of.signed {
+        operation["security"] = json!([{ "key": [], "timestamp": [], "sign": [] }]);
+        let late = "sent, not answered within 3 s: ask for the order";
+        responses["202"] = json!({ "description": late, "content": content("State") });
+    }
+    if of.path == "/v1/ws" {
+        let upgraded = json!({ "description": "the connection is a WebSocket" });
+        let refused = json!({ "description": "refused", "content": content("Error") });
+        responses = json!({ "101": upgraded, "default": refused });
+    }
+    operation["responses"] = responses;
+    operation
 }
 
 /// The document.
 pub(crate) fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
-    for (method, path, signed, summary, query) in OPERATIONS {
-        let mut parameters: Vec<Value> = path
-            .split('{')
-            .skip(1)
-            .filter_map(|rest| rest.split('}').next())
-            .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": text() }))
-            .collect();
-        parameters.extend(query.iter().map(|(name, what)| {
-            json!({ "name": name, "in": "query", "required": false, "description": what, "schema": text() })
-        }));
-        let refusal = json!({ "$ref": "#/components/schemas/Error" });
-        let error = json!({ "description": "refused", "content": { "application/json": { "schema": refusal } } });
-        let done = json!({ "description": "done", "content": { "application/json": { "schema": { "type": "object" } } } });
-        let mut responses = json!({ "200": done, "default": error });
-        let mut operation = json!({ "summary": summary, "parameters": parameters });
-        let body = match (method, path) {
-            ("post", "/v1/orders") => Some("NewOrder"),
-            ("put", _) => Some("Replace"),
-            ("post", _) => Some("CancelAfter"),
-            _ => None,
-        };
-        if let Some(name) = body {
-            let schema = json!({ "$ref": format!("#/components/schemas/{name}") });
-            operation["requestBody"] = json!({ "required": true, "content": { "application/json": { "schema": schema } } });
-        }
-        if signed {
-            operation["security"] = json!([{ "key": [], "timestamp": [], "sign": [] }]);
-            responses["202"] =
-                json!({ "description": "sent, not answered within 3 s: ask for the order" });
-        }
-        if path == "/v1/ws" {
-            responses = json!({ "101": { "description": "the connection is a WebSocket" }, "default": error });
-        }
-        operation["responses"] = responses;
-        let entry = paths.entry(path.to_string()).or_insert_with(|| json!({}));
-        entry[method] = operation;
+    for of in &OPERATIONS {
+        let entry = paths.entry(of.path.to_string()).or_insert_with(|| json!({}));
+        entry[of.method] = operation(of);
     }
     let header = |name: &str| json!({ "type": "apiKey", "in": "header", "name": name });
     let codes: Map<String, Value> = CODES
@@ -189,7 +210,7 @@ pub(crate) fn document() -> Value {
             "Prices and quantities are decimals in strings. Unknown fields are ignored." },
         "paths": paths,
         "components": {
-            "schemas": schemas(),
+            "schemas": schemas::schemas(),
             "securitySchemes": {
                 "key": header("FB-KEY"), "timestamp": header("FB-TIMESTAMP"), "sign": header("FB-SIGN"),
             },
@@ -202,14 +223,39 @@ pub(crate) fn document() -> Value {
 mod tests {
     use super::*;
 
+    /// All references of a document.
+    fn references(of: &Value, found: &mut Vec<String>) {
+        match of {
+            Value::Object(map) => {
+                if let Some(Value::String(to)) = map.get("$ref") {
+                    found.push(to.clone());
+                }
+                map.values().for_each(|value| references(value, found));
+            }
+            Value::Array(list) => list.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+
     #[test]
-    fn every_operation_and_code_is_in_the_document() {
+    fn every_operation_and_code_is_in_the_document_and_refers_to_what_is_there() {
         let document = document();
-        for (method, path, ..) in OPERATIONS {
-            assert!(document["paths"][path][method]["responses"].is_object(), "{method} {path}");
+        for Operation { method, path, .. } in &OPERATIONS {
+            let of = &document["paths"][path][method];
+            assert!(of["responses"].is_object(), "{method} {path}");
+            let named = path.matches('{').count();
+            let told = of["parameters"].as_array().expect("a list");
+            assert_eq!(told.iter().filter(|of| of["in"] == "path").count(), named, "{path}");
         }
         for (name, status, _) in CODES {
             assert_eq!(document["x-error-codes"][name]["status"], status);
+        }
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > OPERATIONS.len());
+        for to in found {
+            let to = to.trim_start_matches('#');
+            assert!(document.pointer(to).is_some_and(Value::is_object), "{to}");
         }
     }
 }

@@ -26,6 +26,15 @@ impl Instruments {
     }
 }
 
+/// How a request to trade is dealt with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Handling {
+    /// It is not sent after this time, ms since the epoch by the door's clock.
+    pub deadline_ms: Option<u64>,
+    /// It is checked and not sent.
+    pub validate_only: bool,
+}
+
 /// A new order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct New {
@@ -43,6 +52,8 @@ pub struct New {
     pub time_in_force: TimeInForce,
     /// Rest or be refused.
     pub post_only: bool,
+    /// Deadline, and whether it is only checked.
+    pub handling: Handling,
 }
 
 /// Another order in the place of one.
@@ -55,6 +66,8 @@ pub struct Replace {
     pub qty: Decimal,
     /// Limit price, above 0, in units of 1/10000.
     pub price: Price,
+    /// Deadline, and whether it is only checked.
+    pub handling: Handling,
 }
 
 /// A decimal whose places depend on an instrument that is known later.
@@ -99,7 +112,7 @@ pub fn side_name(side: Side) -> &'static str {
     }
 }
 
-fn object(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
+pub(crate) fn object(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     let wrong = |why: String| ApiError::new("bad_json", why);
     match serde_json::from_slice(body) {
         Ok(Value::Object(map)) => Ok(map),
@@ -108,16 +121,19 @@ fn object(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     }
 }
 
-fn missing(field: &str) -> ApiError {
+pub(crate) fn missing(field: &str) -> ApiError {
     ApiError::new("missing_field", format!("{field} is missing"))
 }
 
-fn bad(field: &str, why: &str) -> ApiError {
+pub(crate) fn bad(field: &str, why: &str) -> ApiError {
     ApiError::new("bad_field", format!("{field}: {why}"))
 }
 
 /// A text; JSON numbers are refused, because their decimals are not exact in every client.
-fn text<'a>(map: &'a Map<String, Value>, field: &str) -> Result<Option<&'a str>, ApiError> {
+pub(crate) fn text<'a>(
+    map: &'a Map<String, Value>,
+    field: &str,
+) -> Result<Option<&'a str>, ApiError> {
     match map.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -125,12 +141,25 @@ fn text<'a>(map: &'a Map<String, Value>, field: &str) -> Result<Option<&'a str>,
     }
 }
 
-fn switch(map: &Map<String, Value>, field: &str) -> Result<bool, ApiError> {
+pub(crate) fn switch(map: &Map<String, Value>, field: &str) -> Result<bool, ApiError> {
     match map.get(field) {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(on)) => Ok(*on),
         Some(_) => Err(bad(field, "write true or false")),
     }
+}
+
+/// A whole number that JSON writes as one.
+pub(crate) fn number(map: &Map<String, Value>, field: &str) -> Result<Option<u64>, ApiError> {
+    match map.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value.as_u64().map(Some).ok_or_else(|| bad(field, "write a whole number")),
+    }
+}
+
+fn handling(map: &Map<String, Value>) -> Result<Handling, ApiError> {
+    let deadline_ms = number(map, "deadline_ms")?;
+    Ok(Handling { deadline_ms, validate_only: switch(map, "validate_only")? })
 }
 
 /// A client order id: 1 to 14 letters, digits, `-`, `_` or `.`.
@@ -149,7 +178,7 @@ pub fn client_id(text: &str) -> Result<ClOrdId, ApiError> {
     }
 }
 
-fn one_of<T: Copy>(field: &str, text: &str, all: &[(&str, T)]) -> Result<T, ApiError> {
+pub(crate) fn one_of<T: Copy>(field: &str, text: &str, all: &[(&str, T)]) -> Result<T, ApiError> {
     let found = all.iter().find(|(name, _)| *name == text);
     let names = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     found.map(|(_, value)| *value).ok_or_else(|| bad(field, &format!("one of {}", names())))
@@ -168,41 +197,49 @@ fn price_of(map: &Map<String, Value>) -> Result<Option<Price>, ApiError> {
 /// # Errors
 /// The refusal.
 pub fn new_order(body: &[u8], instruments: &Instruments) -> Result<New, ApiError> {
-    let map = object(body)?;
-    let symbol = text(&map, "symbol")?.ok_or_else(|| missing("symbol"))?;
+    new_of(&object(body)?, instruments)
+}
+
+/// A new order of the fields of an object.
+///
+/// # Errors
+/// The refusal.
+pub(crate) fn new_of(map: &Map<String, Value>, instruments: &Instruments) -> Result<New, ApiError> {
+    let symbol = text(map, "symbol")?.ok_or_else(|| missing("symbol"))?;
     let instrument = *instruments.by_symbol(symbol)?;
     let sides = [("buy", Side::Buy), ("sell", Side::Sell)];
-    let side = text(&map, "side")?.ok_or_else(|| missing("side"))?;
+    let side = text(map, "side")?.ok_or_else(|| missing("side"))?;
     let kinds = [("limit", false), ("market", true)];
-    let market = match text(&map, "type")? {
+    let market = match text(map, "type")? {
         Some(kind) => one_of("type", kind, &kinds)?,
         None => false,
     };
-    let price = price_of(&map)?;
+    let price = price_of(map)?;
     match (market, price) {
         (false, None) => return Err(missing("price")),
         (true, Some(_)) => return Err(bad("price", "a market order has none")),
         _ => {}
     }
-    let qty = text(&map, "qty")?.ok_or_else(|| missing("qty"))?;
+    let qty = text(map, "qty")?.ok_or_else(|| missing("qty"))?;
     let places = instrument.lot_decimals;
     let lots =
         decimal::lots(qty, &instrument).filter(|lots| (1..=u64::from(u32::MAX)).contains(lots));
     let lots = lots.ok_or_else(|| {
         bad("qty", &format!("a decimal above 0 with at most {places} places, in a string"))
     })?;
-    let time_in_force = match text(&map, "time_in_force")? {
+    let time_in_force = match text(map, "time_in_force")? {
         Some(name) => one_of("time_in_force", name, &TIMES_IN_FORCE)?,
         None => TimeInForce::Day,
     };
     Ok(New {
-        client_id: text(&map, "client_order_id")?.map(client_id).transpose()?,
+        client_id: text(map, "client_order_id")?.map(client_id).transpose()?,
         instrument,
         side: one_of("side", side, &sides)?,
         qty: Qty(lots),
         price,
         time_in_force,
-        post_only: switch(&map, "post_only")?,
+        post_only: switch(map, "post_only")?,
+        handling: handling(map)?,
     })
 }
 
@@ -211,12 +248,19 @@ pub fn new_order(body: &[u8], instruments: &Instruments) -> Result<New, ApiError
 /// # Errors
 /// The refusal.
 pub fn replace(body: &[u8]) -> Result<Replace, ApiError> {
-    let map = object(body)?;
-    let id = text(&map, "client_order_id")?.ok_or_else(|| missing("client_order_id"))?;
-    let qty = text(&map, "qty")?.ok_or_else(|| missing("qty"))?;
+    replace_of(&object(body)?)
+}
+
+/// A replace of the fields of an object.
+///
+/// # Errors
+/// The refusal.
+pub(crate) fn replace_of(map: &Map<String, Value>) -> Result<Replace, ApiError> {
+    let id = text(map, "client_order_id")?.ok_or_else(|| missing("client_order_id"))?;
+    let qty = text(map, "qty")?.ok_or_else(|| missing("qty"))?;
     let qty = Decimal::new(qty).ok_or_else(|| bad("qty", "a decimal in a string"))?;
-    let price = price_of(&map)?.ok_or_else(|| missing("price"))?;
-    Ok(Replace { client_id: client_id(id)?, qty, price })
+    let price = price_of(map)?.ok_or_else(|| missing("price"))?;
+    Ok(Replace { client_id: client_id(id)?, qty, price, handling: handling(map)? })
 }
 
 /// Reads the body of a dead man's switch: milliseconds until all orders are cancelled; 0: off.
@@ -224,91 +268,17 @@ pub fn replace(body: &[u8]) -> Result<Replace, ApiError> {
 /// # Errors
 /// The refusal.
 pub fn cancel_after(body: &[u8]) -> Result<u64, ApiError> {
-    let map = object(body)?;
-    let ms = map.get("timeout_ms").ok_or_else(|| missing("timeout_ms"))?.as_u64();
-    let good = ms.filter(|ms| *ms == 0 || (500..=86_400_000).contains(ms));
-    good.ok_or_else(|| bad("timeout_ms", "a number of 500 to 86400000, or 0 for off"))
+    cancel_after_of(&object(body)?)
 }
 
-/// What a WebSocket message asks for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum SocketOp {
-    /// Channels of symbols from now on.
-    Subscribe {
-        /// Names of channels.
-        channels: Vec<String>,
-        /// Symbols; empty for private channels.
-        symbols: Vec<String>,
-    },
-    /// No longer.
-    Unsubscribe {
-        /// Names of channels.
-        channels: Vec<String>,
-        /// Symbols of these channels; empty for private ones.
-        symbols: Vec<String>,
-    },
-    /// Proves a key: the parts of a signature of `GET /v1/ws`.
-    Auth {
-        /// The key.
-        key: String,
-        /// Its timestamp.
-        timestamp: String,
-        /// Its nonce, or nothing.
-        nonce: String,
-        /// The signature.
-        signature: String,
-    },
-    /// Whether the account's orders go with this connection.
-    CancelOnDisconnect(bool),
-    /// Is answered by `pong`.
-    Ping,
-}
-
-/// Names in a list at most.
-const NAMES_MAX: usize = 256;
-
-fn names(map: &Map<String, Value>, field: &str) -> Result<Vec<String>, ApiError> {
-    let list = match map.get(field) {
-        None => return Ok(Vec::new()),
-        Some(Value::Array(list)) if list.len() <= NAMES_MAX => list,
-        Some(_) => return Err(bad(field, &format!("a list of at most {NAMES_MAX} strings"))),
-    };
-    let name = |value: &Value| value.as_str().filter(|name| name.len() <= 32).map(str::to_string);
-    let names: Option<Vec<String>> = list.iter().map(name).collect();
-    names.ok_or_else(|| bad(field, "a list of strings"))
-}
-
-/// Reads a WebSocket message.
+/// Milliseconds of a dead man's switch, of the fields of an object.
 ///
 /// # Errors
 /// The refusal.
-pub fn socket_op(message: &[u8]) -> Result<SocketOp, ApiError> {
-    let map = object(message)?;
-    let channels = |map: &Map<String, Value>| {
-        let channels = names(map, "channels")?;
-        if channels.is_empty() { Err(missing("channels")) } else { Ok(channels) }
-    };
-    let need = |field: &str| {
-        text(&map, field).and_then(|text| text.map(str::to_string).ok_or_else(|| missing(field)))
-    };
-    match text(&map, "op")?.ok_or_else(|| missing("op"))? {
-        "subscribe" => {
-            Ok(SocketOp::Subscribe { channels: channels(&map)?, symbols: names(&map, "symbols")? })
-        }
-        "unsubscribe" => Ok(SocketOp::Unsubscribe {
-            channels: channels(&map)?,
-            symbols: names(&map, "symbols")?,
-        }),
-        "auth" => Ok(SocketOp::Auth {
-            key: need("key")?,
-            timestamp: need("timestamp")?,
-            nonce: text(&map, "nonce")?.unwrap_or("").to_string(),
-            signature: need("signature")?,
-        }),
-        "cancel_on_disconnect" => Ok(SocketOp::CancelOnDisconnect(switch(&map, "enabled")?)),
-        "ping" => Ok(SocketOp::Ping),
-        _ => Err(bad("op", "one of subscribe, unsubscribe, auth, cancel_on_disconnect, ping")),
-    }
+pub(crate) fn cancel_after_of(map: &Map<String, Value>) -> Result<u64, ApiError> {
+    let ms = map.get("timeout_ms").ok_or_else(|| missing("timeout_ms"))?.as_u64();
+    let good = ms.filter(|ms| *ms == 0 || (500..=86_400_000).contains(ms));
+    good.ok_or_else(|| bad("timeout_ms", "a number of 500 to 86400000, or 0 for off"))
 }
 
 #[cfg(test)]
@@ -388,11 +358,12 @@ mod tests {
             assert_eq!(new_order(body.as_bytes(), &instruments()).unwrap_err().code, "bad_json");
         }
         let deep = "[".repeat(100_000);
-        assert_eq!(socket_op(deep.as_bytes()).unwrap_err().code, "bad_json", "no deep recursion");
+        let refused = new_order(deep.as_bytes(), &instruments()).unwrap_err();
+        assert_eq!(refused.code, "bad_json", "no deep recursion");
     }
 
     #[test]
-    fn replaces_and_socket_messages_are_read() {
+    fn replaces_and_switches_are_read() {
         let body = br#"{"client_order_id":"b","qty":"0.25","price":"1"}"#;
         let read = replace(body).expect("a replace");
         assert_eq!(read.qty.lots(&instruments().0[0]), Some(Qty(25_000_000)));
@@ -400,13 +371,6 @@ mod tests {
         assert!(replace(br#"{"client_order_id":"b","qty":"1"}"#).is_err());
         assert_eq!(cancel_after(br#"{"timeout_ms":0}"#), Ok(0));
         assert!(cancel_after(br#"{"timeout_ms":1}"#).is_err());
-        let op = socket_op(br#"{"op":"subscribe","channels":["book"],"symbols":["AAA"]}"#);
-        let due =
-            SocketOp::Subscribe { channels: vec!["book".into()], symbols: vec!["AAA".into()] };
-        assert_eq!(op, Ok(due));
-        assert_eq!(socket_op(br#"{"op":"ping"}"#), Ok(SocketOp::Ping));
-        assert!(socket_op(br#"{"op":"subscribe"}"#).is_err());
-        assert!(socket_op(br#"{"op":"fly"}"#).is_err());
     }
 
     /// Pieces that bodies are made of, so that many get far.
@@ -431,14 +395,14 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_a_request_or_a_refusal(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = (new_order(&bytes, &instruments()), replace(&bytes), socket_op(&bytes), cancel_after(&bytes));
+            let _ = (new_order(&bytes, &instruments()), replace(&bytes), cancel_after(&bytes));
         }
 
         #[test]
         fn any_mixture_of_pieces_is_a_request_or_a_refusal(pieces in proptest::collection::vec(piece(), 0..14)) {
             let text = pieces.concat();
             let bytes = text.as_bytes();
-            let _ = (new_order(bytes, &instruments()), replace(bytes), socket_op(bytes), cancel_after(bytes));
+            let _ = (new_order(bytes, &instruments()), replace(bytes), cancel_after(bytes));
         }
 
         #[test]

@@ -55,6 +55,8 @@ pub enum Command {
     Sim(crate::simulate::SimArgs),
     /// Statements, trades and closing prices of a log, a generated one, too
     Statement(fairbell::statement::StatementArgs),
+    /// The web door under load, under attack, and beside the other doors
+    Web(crate::web::WebArgs),
 }
 
 /// Options of `fairbell-lab clock`.

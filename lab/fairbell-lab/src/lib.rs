@@ -21,6 +21,7 @@ pub mod replay;
 pub mod reproduce;
 pub mod resident;
 pub mod simulate;
+pub mod web;
 
 use check::Check;
 use cli::{Clock, Command, Feed};
@@ -62,5 +63,6 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Sim(args) => simulate::run(&args),
         Command::Statement(args) => fairbell::statement::run(&args, &generated),
+        Command::Web(args) => web::run(&args),
     }
 }

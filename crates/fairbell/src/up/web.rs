@@ -5,8 +5,8 @@
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use host::sockets::{io, udp_anywhere};
 use host::subscriber::Session;
 use net::{ClientTls, Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy, peer_addr};
 use serde::Deserialize;
-use types::Channel;
+use types::{Channel, Nanos};
 use web::account::{Account, Login};
 use web::auth::{Key, Keys, Scope};
 use web::market::Market;
 use web::request::Instruments;
-use web::{Door, WEB_NODE, WebNode};
+use web::{Door, Settings, WEB_NODE, WebNode};
 use wire::moldudp;
 use wire::subscription::{Subscribed, Way};
 
@@ -36,11 +36,31 @@ const CREDITS: u32 = 100;
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// Where the door listens: a loopback address, because it speaks no TLS.
+    /// Where the door listens: without TLS a loopback address.
     #[serde(default = "anywhere")]
     listen: SocketAddr,
+    /// Keys of the scope `sandbox` may ask for faults.
+    #[serde(default)]
+    sandbox: bool,
+    /// Sites, beside the door's own, whose pages may ask.
+    #[serde(default)]
+    origins: Vec<String>,
+    /// Connections at a time.
+    #[serde(default = "connections")]
+    connections: usize,
+    /// Of one address; by default half of `connections`.
+    connections_per_address: Option<usize>,
+    tls: Option<Tls>,
     #[serde(rename = "key", default)]
     keys: Vec<Entry>,
+}
+
+/// `[tls]`: files of the door's certificates and their key, PEM.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct Tls {
+    certificate: String,
+    key: String,
 }
 
 /// `[[key]]`.
@@ -74,6 +94,47 @@ fn credits() -> u32 {
     CREDITS
 }
 
+fn connections() -> usize {
+    web::server::CONNECTIONS_MAX
+}
+
+impl File {
+    /// How the door is kept.
+    fn settings(&self) -> Result<Settings, String> {
+        let (most, share) = (self.connections, self.connections_per_address);
+        if !(1..=65_536).contains(&most) {
+            return Err("connections: 1 to 65536".to_string());
+        }
+        let share = share.unwrap_or(most.div_ceil(2));
+        if !(1..=most).contains(&share) {
+            return Err(format!("connections_per_address: 1 to {most}, which is `connections`"));
+        }
+        for origin in &self.origins {
+            let site = origin.split_once("://").map(|(_, site)| site);
+            if site.is_none_or(|site| site.is_empty() || site.contains('/')) {
+                return Err(format!("origins: {origin:?} is no site, as https://desk.example is"));
+            }
+        }
+        let tls = match &self.tls {
+            None => None,
+            Some(of) => {
+                let read = |path: &str| host::tls::read(path).map_err(|why| why.to_string());
+                let (chain, key) = (read(&of.certificate)?, read(&of.key)?);
+                let made = web::server::Tls::new(&chain, &key);
+                Some(made.map_err(|why| format!("tls: {why}"))?)
+            }
+        };
+        Ok(Settings {
+            connections_max: most,
+            connections_per_address: share,
+            origins: self.origins.clone(),
+            sandbox: self.sandbox,
+            tls,
+            evidence: None,
+        })
+    }
+}
+
 /// A door that is bound and not served yet.
 pub struct Web {
     listener: TcpListener,
@@ -81,6 +142,7 @@ pub struct Web {
     /// Logins, one for each account with a key, and the keys.
     logins: Vec<(String, String)>,
     keys: Vec<Key>,
+    settings: Settings,
     /// Where participants connect, and where they subscribe.
     gateways: Vec<SocketAddr>,
     subscriptions: Vec<SocketAddr>,
@@ -109,9 +171,10 @@ impl Web {
             Some(path) => on(path, why),
             None => Failure::Usage(format!("--web: {why}")),
         };
-        if !read.listen.ip().is_loopback() {
-            let why = "listen: the door speaks no TLS: put a proxy that does before it, and listen on a \
-                       loopback address";
+        let settings = read.settings().map_err(named)?;
+        if settings.tls.is_none() && !read.listen.ip().is_loopback() {
+            let why = "listen: without [tls] the door listens on a loopback address only: name a certificate, \
+                       or put a proxy that has one before it";
             return Err(named(why.to_string()));
         }
         if read.keys.is_empty() {
@@ -132,15 +195,17 @@ impl Web {
             _ => format!(", {} keys", keys.len()),
         };
         let tls = host::tls::doors(&config.doors)?.map(|(_, client)| client);
+        let scheme = if settings.tls.is_some() { "https" } else { "http" };
         Ok(Web {
             listener,
             instruments: Instruments(config.instruments()),
             logins,
             keys,
+            settings,
             gateways: addresses.gateways.clone(),
             subscriptions: addresses.subscriptions.clone(),
             tls,
-            greeting: format!("\nREST and WebSocket: http://{at}/v1{shown}"),
+            greeting: format!("\nREST and WebSocket: {scheme}://{at}/v1{shown}"),
         })
     }
 
@@ -194,11 +259,12 @@ impl Web {
         };
         let accounts = self.logins.iter().map(account).collect::<Result<Vec<_>, _>>()?;
         let events = accounts.iter().map(Account::events).collect();
-        let node = WebNode::new(
+        let mut node = WebNode::new(
             Subscriber::new(&settings(&told), channels),
             Arc::clone(&market),
             accounts,
         );
+        node.set_midnight(Nanos(told.midnight_ns));
         let wait = WaitStrategy { spin_ns: 0, timer_spin_ns: 0 };
         let habits = LoopConfig { wait, ..LoopConfig::default() };
         let mut of =
@@ -208,8 +274,7 @@ impl Web {
             of.secure_outgoing(WEB_NODE, ClientTls::clone(tls));
         }
         let handle = of.handle();
-        let door =
-            Door { market, keys: Mutex::new(Keys::new(self.keys)), node: of.handle(), events };
+        let door = Door::new(market, Keys::new(self.keys), of.handle(), events, self.settings);
         thread::scope(|scope| {
             let heard =
                 scope.spawn(|| of.run(stop, Duration::from_secs(3_600), |_, _| {}).map(drop));
@@ -249,12 +314,20 @@ fn sandbox(config: &Config) -> Result<File, Failure> {
         secret: secret.0.iter().map(|byte| format!("{byte:02x}")).collect(),
         username: account.username.clone(),
         password: account.password.clone(),
-        scopes: all_scopes(),
+        scopes: [all_scopes(), vec!["sandbox".to_string()]].concat(),
         addresses: Vec::new(),
         expires: None,
         credits_per_s: CREDITS,
     };
-    Ok(File { listen: anywhere(), keys: vec![entry] })
+    Ok(File {
+        listen: anywhere(),
+        sandbox: true,
+        origins: Vec::new(),
+        connections: connections(),
+        connections_per_address: None,
+        tls: None,
+        keys: vec![entry],
+    })
 }
 
 /// A key of the file; its login goes to `logins` unless it is there.
@@ -269,7 +342,8 @@ fn key(entry: &Entry, logins: &mut Vec<(String, String)>) -> Result<Key, String>
     let scope = |name: &String| match name.as_str() {
         "read" => Ok(Scope::Read),
         "trade" => Ok(Scope::Trade),
-        _ => Err(format!("scopes: no {name:?}; there are read and trade")),
+        "sandbox" => Ok(Scope::Sandbox),
+        _ => Err(format!("scopes: no {name:?}; there are read, trade and sandbox")),
     };
     let expires_ms = match &entry.expires {
         None => 0,
@@ -343,6 +417,17 @@ mod tests {
         let other = good.replace("\"p\"", "\"q\"");
         let file = read(&other).expect("a file");
         assert!(key(&file.keys[0], &mut logins).is_err(), "two passwords");
+        for (more, why) in [
+            ("connections = 0", "connections"),
+            ("connections_per_address = 5000", "connections_per_address"),
+            ("origins = [\"desk\"]", "origins"),
+            ("origins = [\"https://desk.example/page\"]", "origins"),
+            ("[tls]\ncertificate = \"none.pem\"\nkey = \"none.pem\"", "none.pem"),
+        ] {
+            let file = read(&format!("{more}\n{good}")).expect("a file");
+            let refused = file.settings().map(|_| ()).expect_err(why);
+            assert!(refused.contains(why), "{refused}");
+        }
         assert!(read(&format!("{good}colour = \"red\"\n")).is_err());
     }
 }

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use types::{ClOrdId, Price, Side, TimeInForce};
+use types::{ClOrdId, Nanos, Price, Side, TimeInForce};
 use wire::ouch;
 
 use super::{Account, CLOSED_MAX, FILLS_MAX, OwnEvent};
 use crate::decimal::{lots_text, position_text, value_text};
 use crate::error::ApiError;
 use crate::request::{side_name, time_in_force_name};
+
+/// Nanoseconds of a day.
+const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 
 /// State of an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +73,19 @@ pub(super) struct Fill {
     pub(super) price: Price,
     /// ns since the midnight that times of the session count from.
     pub(super) time: u64,
+    /// The same since the epoch, where its day is known.
+    pub(super) at: Option<Nanos>,
+    /// Place in the account's stream.
+    pub(super) seq: u64,
+}
+
+/// How long an accepted order was under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trip {
+    /// From here to the exchange's log, ns: below 0 where the two clocks differ by more.
+    pub(super) in_ns: i64,
+    /// From here to the answer, ns.
+    pub(super) round_ns: u64,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -110,11 +126,16 @@ impl Account {
         let Some(order) = self.orders.get_mut(&number) else { return };
         let was_over = order.state.is_over();
         change(order);
-        if order.state.is_over() && !was_over {
+        let ends = order.state.is_over() && !was_over;
+        if ends {
             self.closed.push_back(number);
             self.forget();
         }
         self.tell(number);
+        if ends && self.settling.iter().any(|(_, of)| *of == number) {
+            self.settling.retain(|(_, of)| *of != number);
+            self.answered(number, super::Wants::Settled);
+        }
     }
 
     /// The oldest of the orders that are over go.
@@ -129,6 +150,42 @@ impl Account {
         }
     }
 
+    /// A time of the exchange since the epoch: near now for what is heard as it happens; of what a replay
+    /// tells it is known only while the exchange has not seen a second midnight.
+    pub(super) fn dated(&self, time: u64) -> Option<Nanos> {
+        let midnight = self.midnight?;
+        if self.link == super::Link::Up {
+            return Some(near(self.now, midnight, time));
+        }
+        (self.now.0 < midnight.0.saturating_add(DAY_NS)).then(|| midnight.after(time))
+    }
+
+    /// The exchange took a request of this number at this time of its day.
+    pub(super) fn arrived(&mut self, number: u32, time: u64) {
+        let Some((sent, midnight)) = self.sent.remove(&number).zip(self.midnight) else { return };
+        let at = near(self.now, midnight, time);
+        if self.trips.len() >= super::TRIPS_MAX {
+            self.trips.pop_front();
+        }
+        self.trips.push_back(Trip {
+            in_ns: at.0.cast_signed().saturating_sub(sent.0.cast_signed()),
+            round_ns: self.now.0.saturating_sub(sent.0),
+        });
+    }
+
+    /// How long the last accepted orders were under way, ns at the median, the 99th percentile and most.
+    pub(super) fn last_trips(&self) -> Value {
+        let told = |mut all: Vec<i64>| {
+            all.sort_unstable();
+            let at =
+                |part: usize| all.get((all.len() * part / 100).min(all.len().saturating_sub(1)));
+            json!({ "p50_ns": at(50), "p99_ns": at(99), "max_ns": all.last() })
+        };
+        let inbound = self.trips.iter().map(|trip| trip.in_ns).collect();
+        let round = self.trips.iter().map(|trip| trip.round_ns.cast_signed()).collect();
+        json!({ "orders": self.trips.len(), "inbound": told(inbound), "round_trip": told(round) })
+    }
+
     pub(super) fn fill(&mut self, m: &ouch::OrderExecuted) {
         let number = m.user_ref.get();
         let lots = u64::from(m.quantity.get());
@@ -141,6 +198,8 @@ impl Account {
             lots,
             price: Price(m.price.get() as i64),
             time: m.time.get(),
+            at: self.dated(m.time.get()),
+            seq: self.seq,
         };
         self.holdings.entry(fill.instrument).or_default().deal(&fill, 1);
         if self.fills.len() >= FILLS_MAX {
@@ -232,6 +291,8 @@ impl Account {
             "qty": lots_text(fill.lots, decimals),
             "price": fill.price.to_string(),
             "time_ns": fill.time.to_string(),
+            "time_ms": fill.at.map(|at| at.0 / Nanos::MILLI),
+            "seq": fill.seq,
         })
     }
 
@@ -256,10 +317,23 @@ impl Account {
         json!({ "seq": self.seq, "positions": self.holdings.iter().map(line).collect::<Vec<_>>() })
     }
 
-    pub(super) fn last_fills(&self, most: usize) -> Value {
-        let fills = self.fills.iter().rev().take(most).map(|fill| self.fill_json(fill));
+    pub(super) fn last_fills(&self, most: usize, since: u64) -> Value {
+        let fills = self
+            .fills
+            .iter()
+            .rev()
+            .take_while(|fill| fill.seq > since)
+            .take(most)
+            .map(|fill| self.fill_json(fill));
         json!({ "seq": self.seq, "fills": fills.collect::<Vec<_>>() })
     }
+}
+
+/// The time, since the epoch, that is `ns` after a midnight and within half a day of `now`.
+pub(crate) fn near(now: Nanos, midnight: Nanos, ns: u64) -> Nanos {
+    let after_utc = ns % DAY_NS + midnight.0 % DAY_NS;
+    let behind = (after_utc + DAY_NS + DAY_NS / 2 - now.0 % DAY_NS) % DAY_NS;
+    Nanos((now.0 + behind).saturating_sub(DAY_NS / 2))
 }
 
 /// A client order id without its padding.

@@ -1,10 +1,11 @@
 //! An account's session against a gateway played by hand: what it sends, how often, and what it makes of
 //! the account's stream.
 
+use serde_json::Value;
 use tokio::sync::oneshot;
 use types::{ClOrdId, ConnId, Nanos, Op, Outbox, Peer, Price, Qty, Side, SplitMix64, TimeInForce};
-use web::account::{Account, Ask, Login, Reply};
-use web::request::{self, New};
+use web::account::{Account, Ask, Fault, Login, Reply};
+use web::request::{self, Handling, New};
 use wire::soupbin::{ServerPacket, SessionName};
 
 use crate::instruments;
@@ -24,6 +25,7 @@ fn buy(name: &str, lots: u64) -> Ask {
         price: Some(Price(1_000_000)),
         time_in_force: TimeInForce::Day,
         post_only: false,
+        handling: Handling::default(),
     })
 }
 
@@ -176,7 +178,7 @@ fn an_order_is_entered_once_and_its_name_says_what_became_of_it() {
     let mut other = bench.ask(buy("a", 26));
     assert_eq!(done(&mut other).unwrap_err().code, "client_order_id_used");
     bench.stream(&executed(number, 10, 990_000, 5));
-    let mut state = bench.ask(Ask::Order(id("a")));
+    let mut state = bench.ask(Ask::Order(id("a"), None));
     let order = done(&mut state).expect("known");
     assert_eq!((&order["filled"], &order["open"]), (&"1".into(), &"1.5".into()));
     let mut held = bench.ask(Ask::Positions);
@@ -251,6 +253,121 @@ fn refusals_cancels_and_the_dead_mans_switch() {
     bench.pass(5 * SECOND);
     assert_eq!(bench.sent.len(), 4);
     assert_eq!(bench.sent[3][0], b'C', "a mass cancel");
+}
+
+fn with(ask: Ask, change: impl FnOnce(&mut New)) -> Ask {
+    let Ask::New(mut new) = ask else { panic!("no new order") };
+    change(&mut new);
+    Ask::New(new)
+}
+
+#[test]
+fn an_order_that_does_not_rest_is_answered_when_it_is_over() {
+    let mut bench = Bench::new();
+    let ioc = |new: &mut New| new.time_in_force = TimeInForce::ImmediateOrCancel;
+    let mut first = bench.ask(with(buy("a", 25), ioc));
+    bench.log_in(1, &[]);
+    let number = number_of(&bench.sent[0]);
+    let mut taken = accepted(number, 25, "a");
+    // Its life, as the gateway repeats it.
+    taken[34] = b'3';
+    bench.stream(&taken);
+    assert!(first.try_recv().is_err(), "it is not over");
+    let mut again = bench.ask(with(buy("a", 25), ioc));
+    bench.stream(&executed(number, 10, 1_000_000, 5));
+    assert!(first.try_recv().is_err() && again.try_recv().is_err());
+    let cancelled: [&[u8]; 3] = [&number.to_be_bytes(), &15u32.to_be_bytes(), b"I"];
+    bench.stream(&message(b'C', &cancelled, false));
+    let told = done(&mut first).expect("over");
+    assert_eq!((&told["state"], &told["filled"]), (&"cancelled".into(), &"1".into()));
+    assert_eq!(done(&mut again).expect("over"), told);
+    // One that waits for an auction is told as it stands.
+    let mut waits = bench.ask(with(buy("b", 5), |new| new.price = None));
+    let number = number_of(&bench.sent[1]);
+    let mut taken = accepted(number, 5, "b");
+    taken[26..34].copy_from_slice(&types::limits::PRICE_MARKET.to_be_bytes());
+    bench.stream(&taken);
+    assert!(waits.try_recv().is_err());
+    bench.pass(SECOND);
+    assert_eq!(done(&mut waits).expect("told")["state"], "open");
+}
+
+#[test]
+fn deadlines_and_checks_send_nothing() {
+    let mut bench = Bench::new();
+    drop(bench.ask(Ask::Positions));
+    bench.log_in(1, &[]);
+    let now_ms = bench.now.0 / Nanos::MILLI;
+    let by = |at_ms| with(buy("a", 5), move |new| new.handling.deadline_ms = Some(at_ms));
+    let mut late = bench.ask(by(now_ms - 1));
+    assert_eq!(done(&mut late).unwrap_err().code, "deadline_passed");
+    let mut checked = bench.ask(with(buy("a", 5), |new| new.handling.validate_only = true));
+    assert_eq!(done(&mut checked).expect("good")["state"], "valid");
+    let mut odd = bench.ask(with(buy("a", 5), |new| new.price = Some(Price(1_000_050))));
+    let refused = done(&mut odd).unwrap_err();
+    assert!(refused.code == "bad_field" && refused.message.contains("tick"), "{refused:?}");
+    assert!(bench.sent.is_empty());
+    drop(bench.ask(by(now_ms)));
+    assert_eq!(bench.sent.len(), 1, "in time");
+}
+
+#[test]
+fn faults_reject_and_delay_in_order_and_nothing_else() {
+    let mut bench = Bench::new();
+    drop(bench.ask(Ask::Fault(Fault::Reject(1))));
+    bench.log_in(1, &[]);
+    let mut first = bench.ask(buy("a", 5));
+    assert_eq!(done(&mut first).unwrap_err().code, "rejected");
+    drop(bench.ask(buy("a", 5)));
+    assert_eq!(bench.sent.len(), 1, "the fault is over, and the name is free");
+    drop(bench.ask(Ask::Fault(Fault::Delay(1, 2_000))));
+    drop(bench.ask(buy("b", 5)));
+    drop(bench.ask(buy("c", 5)));
+    let mut open = bench.ask(Ask::Positions);
+    assert!(done(&mut open).is_ok(), "what asks the exchange for nothing waits for nothing");
+    assert_eq!(bench.sent.len(), 1);
+    // The dead man's switch is held back by no fault.
+    drop(bench.ask(Ask::CancelAfter(500)));
+    bench.pass(SECOND);
+    assert_eq!((bench.sent.len(), bench.sent[1][0]), (2, b'C'));
+    bench.pass(SECOND);
+    let numbers: Vec<u32> = bench.sent.iter().map(|message| number_of(message)).collect();
+    assert!(bench.sent.len() == 4 && numbers[2] < numbers[3], "{numbers:?}");
+    let mut waiting: Vec<_> = Vec::new();
+    drop(bench.ask(Ask::Fault(Fault::Delay(1, 60_000))));
+    waiting.extend((0..2_000).map(|n| bench.ask(buy(&format!("w{n}"), 5))));
+    let busy = waiting.iter_mut().filter_map(|reply| reply.try_recv().ok()).count();
+    assert_eq!(busy, 2_000 - 1_024, "what is held back is bounded");
+}
+
+#[test]
+fn fills_are_dated_and_asked_for_by_their_place() {
+    let mut bench = Bench::new();
+    bench.account.set_midnight(Nanos(0));
+    drop(bench.ask(buy("a", 25)));
+    bench.log_in(1, &[]);
+    let number = number_of(&bench.sent[0]);
+    for message in [
+        accepted(number, 25, "a"),
+        executed(number, 5, 1_000_000, 1),
+        executed(number, 5, 1_000_000, 2),
+    ] {
+        bench.stream(&message);
+    }
+    let mut fills = bench.ask(Ask::Fills(10, 2));
+    let fills = done(&mut fills).expect("known");
+    let list = fills["fills"].as_array().expect("a list");
+    assert_eq!((list.len(), &list[0]["seq"], &list[0]["time_ms"]), (1, &3.into(), &0.into()));
+    let mut trips = bench.ask(Ask::Trips);
+    assert_eq!(done(&mut trips).expect("known")["orders"], 1);
+    // A replay has no dates once the exchange is older than a day.
+    let mut old = Bench::new();
+    old.now = Nanos(3 * 86_400 * SECOND);
+    old.account.set_midnight(Nanos(0));
+    drop(old.ask(Ask::Positions));
+    old.log_in(1, &[accepted(1, 5, "a"), executed(1, 5, 1_000_000, 1)]);
+    let mut fills = old.ask(Ask::Fills(10, 0));
+    assert_eq!(done(&mut fills).expect("known")["fills"][0]["time_ms"], Value::Null);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use feed::{ListenerConfig, Subscriber};
@@ -14,7 +14,7 @@ use types::Peer;
 use web::account::{Account, Login};
 use web::auth::{Key, Keys, Scope, sign};
 use web::market::Market;
-use web::{Door, WEB_NODE, WebNode, serve};
+use web::{Door, Settings, WEB_NODE, WebNode, serve};
 use wire::moldudp::Session;
 
 use crate::instruments;
@@ -23,6 +23,24 @@ const SECRET: &str = "0123456789abcdef";
 
 /// Calls `test` with the address of a door that is served meanwhile.
 fn with_door(test: impl FnOnce(SocketAddr)) {
+    with_settings(Settings::default(), test);
+}
+
+/// A connection from the address of `own` to a door.
+fn from_other(own: SocketAddr, door: SocketAddr) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let stream = runtime.expect("a runtime").block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::new(own.ip(), 0))?;
+        socket.connect(door).await?.into_std()
+    });
+    let stream = stream.expect("a connection");
+    stream.set_nonblocking(false).expect("an option");
+    stream.set_read_timeout(Some(Duration::from_secs(5))).expect("an option");
+    stream
+}
+
+fn with_settings(settings: Settings, test: impl FnOnce(SocketAddr)) {
     let market = Arc::new(Market::new(instruments()));
     let feed = ListenerConfig::new(Session([b' '; 10]), Vec::new(), Vec::new());
     // Nobody listens at this gateway.
@@ -46,7 +64,7 @@ fn with_door(test: impl FnOnce(SocketAddr)) {
         credits_per_s: 1_000,
     };
     let keys = vec![key("all", &[Scope::Read, Scope::Trade]), key("reads", &[Scope::Read])];
-    let door = Door { market, keys: Mutex::new(Keys::new(keys)), node: of.handle(), events };
+    let door = Door::new(market, Keys::new(keys), of.handle(), events, settings);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address");
     let stop = AtomicBool::new(false);
@@ -159,6 +177,10 @@ fn large_bodies_and_nonsense_cost_nothing_but_their_connection() {
         let mut large = head.as_bytes().to_vec();
         large.resize(large.len() + (1 << 20), b'x');
         assert_eq!(code(&exchange(at, &large)), (413, "too_large"));
+        let mut cross = plain("GET", "/v1/time");
+        cross.truncate(cross.len() - 2);
+        cross.extend_from_slice(b"origin: https://evil.example\r\n\r\n");
+        assert_eq!(code(&exchange(at, &cross)), (403, "cross_site"));
         // The same without a length, in chunks.
         let mut chunks =
             b"POST /v1/orders HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
@@ -280,6 +302,70 @@ fn a_socket_subscribes_proves_its_key_and_hears_its_mistakes() {
         assert_eq!(ask(&auth("all"))["channel"], "ok");
         assert_eq!(ask(r#"{"op":"cancel_on_disconnect","enabled":true}"#)["channel"], "ok");
     });
+}
+
+#[test]
+fn orders_over_a_socket_are_answered_by_name_and_tokens_prove_a_key_once() {
+    with_door(|at| {
+        let (status, told) = exchange(at, &signed("all", now_ms(), ("POST", "/v1/ws_token"), ""));
+        let token = told["token"].as_str().expect("a token").to_string();
+        assert_eq!(status, 200);
+        let mut stream = socket(at);
+        let mut ask = |op: &str| {
+            stream.write_all(&frame(1, op.as_bytes())).expect("sent");
+            text(&mut stream).expect("an answer")
+        };
+        let order = r#"{"op":"new","id":"n1","symbol":"AAA","side":"buy","qty":"1","price":"1"}"#;
+        let told = ask(order);
+        assert_eq!((&told["error"]["code"], &told["id"]), (&"missing_header".into(), &"n1".into()));
+        let auth = format!("{{\"op\":\"auth\",\"token\":\"{token}\"}}");
+        assert_eq!(ask(&auth)["channel"], "ok");
+        assert_eq!(ask(&auth)["error"]["code"], "bad_token");
+        let told = ask(order);
+        assert_eq!((&told["channel"], &told["id"]), (&"answer".into(), &"n1".into()));
+        assert_eq!(
+            (&told["status"], &told["error"]["code"]),
+            (&503.into(), &"session_down".into())
+        );
+        let left = told["credits_left"].as_u64().expect("a number");
+        let batch =
+            r#"{"op":"batch","id":2,"requests":[{"op":"cancel","order":"a"},{"op":"fly"}]}"#;
+        let told = ask(batch);
+        let results = told["result"]["results"].as_array().expect("a list");
+        assert_eq!((results.len(), &results[1]["error"]["code"]), (2, &"bad_field".into()));
+        assert!(told["credits_left"].as_u64().is_some_and(|now| now < left), "{told}");
+        // A key that reads alone may not trade, whoever has proved it.
+        let (_, told) = exchange(at, &signed("reads", now_ms(), ("POST", "/v1/ws_token"), ""));
+        let token = told["token"].as_str().expect("a token");
+        assert_eq!(ask(&format!("{{\"op\":\"auth\",\"token\":\"{token}\"}}"))["channel"], "ok");
+        assert_eq!(ask(order)["error"]["code"], "wrong_scope");
+        let faults = signed("all", now_ms(), ("POST", "/v1/sandbox/faults"), r#"{"fault":"drop"}"#);
+        assert_eq!(code(&exchange(at, &faults)), (403, "no_sandbox"));
+    });
+}
+
+#[test]
+fn connections_of_one_address_leave_room_for_others() {
+    let settings =
+        Settings { connections_max: 8, connections_per_address: 4, ..Settings::default() };
+    let served = |settings: Settings| {
+        let mut served = false;
+        with_settings(settings, |at| {
+            let held: Vec<TcpStream> =
+                (0..20).filter_map(|_| TcpStream::connect(at).ok()).collect();
+            // Whoever comes from another address of this machine.
+            let honest = format!("127.0.0.2:{}", at.port()).parse::<SocketAddr>();
+            let mut stream = from_other(honest.expect("an address"), at);
+            let _ = stream.write_all(&plain("GET", "/v1/time"));
+            let mut byte = [0];
+            served = matches!(stream.read(&mut byte), Ok(1));
+            drop(held);
+        });
+        served
+    };
+    assert!(served(settings.clone()));
+    // Control: without a share of its own one address has all places.
+    assert!(!served(Settings { connections_per_address: 8, ..settings }));
 }
 
 #[test]

@@ -243,7 +243,7 @@ fn find(all: &[u8], part: &[u8]) -> Option<usize> {
 
 /// A time of FIX, from nanoseconds since 1970: days by the calendar of Howard Hinnant's
 /// `civil_from_days`.
-fn utc(ns: u64) -> String {
+pub(crate) fn utc(ns: u64) -> String {
     let (ms, s) = (ns / 1_000_000 % 1_000, ns / 1_000_000_000);
     let (days, of_day) = (s / 86_400 + 719_468, s % 86_400);
     let era = days / 146_097;

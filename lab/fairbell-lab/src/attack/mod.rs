@@ -12,7 +12,7 @@
 mod case;
 mod cases;
 pub mod flood;
-mod line;
+pub(crate) mod line;
 mod site;
 pub mod strangers;
 

@@ -1,0 +1,89 @@
+//! A connection that ends when the other side takes nothing for too long.
+
+use std::future::Future;
+use std::io::{Error, ErrorKind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Bytes of a connection, whose writing may wait only so long for the other side.
+pub(crate) struct Impatient<T> {
+    inner: T,
+    patience: Duration,
+    /// Ends the connection; counts while a write waits.
+    wait: Pin<Box<Sleep>>,
+    waits: bool,
+}
+
+impl<T> Impatient<T> {
+    pub(crate) fn new(inner: T, patience: Duration) -> Impatient<T> {
+        Impatient { inner, patience, wait: Box::pin(sleep(patience)), waits: false }
+    }
+
+    /// What became of a write.
+    fn judge<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: Poll<std::io::Result<R>>,
+    ) -> Poll<std::io::Result<R>> {
+        if outcome.is_ready() {
+            self.waits = false;
+            return outcome;
+        }
+        if !self.waits {
+            self.waits = true;
+            self.wait.as_mut().reset(Instant::now() + self.patience);
+        }
+        match self.wait.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(Error::from(ErrorKind::TimedOut))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Impatient<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buffer)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Impatient<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let outcome = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.judge(cx, outcome)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let outcome = Pin::new(&mut self.inner).poll_flush(cx);
+        self.judge(cx, outcome)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let outcome = Pin::new(&mut self.inner).poll_shutdown(cx);
+        self.judge(cx, outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        let outcome = Pin::new(&mut self.inner).poll_write_vectored(cx, bytes);
+        self.judge(cx, outcome)
+    }
+}
