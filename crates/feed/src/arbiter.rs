@@ -16,21 +16,22 @@ use types::Nanos;
 
 use crate::sides::Sides;
 
-/// Sides of a line at most.
+/// Most sides of a line.
 pub const SIDES: usize = 2;
 
-/// How long to wait for what.
+/// Waiting times and bounds of an [`Arbiter`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArbiterConfig {
-    /// For the other side's copy, from when a gap is seen. Longer than the sides are ever apart.
+    /// Wait for the other side's copy from when a gap is seen; longer than the sides are ever
+    /// apart.
     pub wait: Nanos,
-    /// For a retransmission after that; `None` where the protocol has none.
+    /// Further wait for a retransmission; `None`: the protocol has none.
     pub give_up: Option<Nanos>,
-    /// Between two requests for the same, because requests and answers get lost, too.
+    /// Time between two requests for the same messages, since requests and answers may be lost.
     pub again: Nanos,
-    /// Silence of a side after which it is called dead, while another is heard.
+    /// Silence of a side after which it counts as dead, while another side is heard.
     pub stale: Nanos,
-    /// Packets held at most.
+    /// Most packets held at one time.
     pub held_max: usize,
 }
 
@@ -46,87 +47,87 @@ impl Default for ArbiterConfig {
     }
 }
 
-/// Messages of a packet as the line brings them: those not delivered before.
+/// A packet of the line in sequence, with how much of it has been delivered before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivery<'a> {
-    /// Number of the packet's first message.
+    /// Sequence number of the packet's first message.
     pub first: u64,
-    /// Messages at its front that have been delivered already.
+    /// Number of messages at its front that were delivered already.
     pub skip: u32,
-    /// The packet.
+    /// Bytes of the packet, as they were received.
     pub bytes: &'a [u8],
 }
 
-/// What becomes known about a line.
+/// An event of a line, beside its messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// These messages are missing; ask for a retransmission.
+    /// Messages are missing; a retransmission has to be asked for.
     Request {
-        /// First one missing.
+        /// Sequence number of the first message missing.
         from: u64,
-        /// First one not missing.
+        /// Sequence number behind the last message missing.
         until: u64,
     },
-    /// These messages are lost.
+    /// Messages are lost; the line goes on behind them.
     Gap {
-        /// First one lost.
+        /// Sequence number of the first message lost.
         from: u64,
-        /// First one not lost.
+        /// Sequence number behind the last message lost.
         until: u64,
     },
-    /// A side is silent.
+    /// A side has become silent while another one is heard.
     Stale {
-        /// Which one.
+        /// Index of the side: 0 for A, 1 for B.
         side: usize,
     },
-    /// A silent side is heard again.
+    /// A side that was silent is heard again.
     Alive {
-        /// Which one.
+        /// Index of the side: 0 for A, 1 for B.
         side: usize,
     },
 }
 
-/// Where messages and notices go.
+/// Receives the messages and events of a line.
 pub trait LineSink {
     /// The next packet in sequence.
     fn deliver(&mut self, delivery: Delivery<'_>);
-    /// Something happened.
+    /// An event of the line, in order with the packets.
     fn notice(&mut self, notice: Notice);
 }
 
-/// Health of a side.
+/// Figures about the health of one side.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SideStats {
-    /// Packets heard.
+    /// Number of packets heard from the side.
     pub packets: u64,
-    /// Packets that were the first copy.
+    /// Number of packets of which the side brought the first copy.
     pub first: u64,
-    /// Messages that this side skipped, seen by its own numbers.
+    /// Number of messages that the side skipped, by its own sequence numbers.
     pub missing: u64,
-    /// Packets with numbers before those of an earlier one.
+    /// Number of packets with lower sequence numbers than an earlier one of the side.
     pub reordered: u64,
     /// Sum of how much later than the first copy its second copies came, in nanoseconds.
     pub behind_sum: u64,
-    /// Second copies in that sum.
+    /// Number of second copies that are in the sum.
     pub behind_count: u64,
-    /// Times it was called dead.
+    /// How often the side was declared dead.
     pub stale: u64,
 }
 
-/// What became of a line.
+/// Totals of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LineStats {
-    /// Messages delivered.
+    /// Number of messages delivered.
     pub delivered: u64,
-    /// Messages reported lost.
+    /// Number of messages reported as lost.
     pub lost: u64,
-    /// Gaps reported.
+    /// Number of gaps reported.
     pub gaps: u64,
-    /// Packets that brought nothing new.
+    /// Number of packets that brought nothing new.
     pub duplicates: u64,
-    /// Retransmissions asked for.
+    /// Number of requests for a retransmission.
     pub requests: u64,
-    /// Most packets held at one time.
+    /// Largest number of packets held at one time.
     pub held_most: u64,
 }
 
@@ -137,15 +138,15 @@ struct Held {
     since: Nanos,
 }
 
-/// One line.
+/// Arbitrates the two sides of one line.
 #[derive(Debug)]
 pub struct Arbiter {
     config: ArbiterConfig,
     expected: Option<u64>,
     held: BTreeMap<u64, Held>,
-    /// Memory of packets that are no longer held.
+    /// Buffers of packets that are no longer held, to be used again.
     spare: Vec<Vec<u8>>,
-    /// When the first missing message was asked for: first and last time.
+    /// First and last time at which the first missing message was asked for; `None`: not yet.
     requested: Option<(Nanos, Nanos)>,
     sides: Sides,
     stats: LineStats,
@@ -170,7 +171,7 @@ impl Arbiter {
         Arbiter { expected: Some(first), ..Arbiter::new(config) }
     }
 
-    /// What became of the line so far.
+    /// Totals of the line so far.
     pub fn stats(&self) -> LineStats {
         self.stats
     }
@@ -180,7 +181,7 @@ impl Arbiter {
         self.sides.stats(side)
     }
 
-    /// Number of the next message.
+    /// Sequence number of the next message; `None` before the first packet.
     pub fn expected(&self) -> Option<u64> {
         self.expected
     }
@@ -213,7 +214,7 @@ impl Arbiter {
         self.poll(now, sink);
     }
 
-    /// Lets time pass.
+    /// Handles what has become due at `now`: waits that are over, and sides that are silent.
     pub fn poll(&mut self, now: Nanos, sink: &mut impl LineSink) {
         self.sides.watch(self.config.stale, |notice| sink.notice(notice));
         while let Some((&until, held)) = self.held.first_key_value() {
@@ -283,7 +284,7 @@ impl Arbiter {
         self.stats.held_most = self.stats.held_most.max(self.held.len() as u64);
     }
 
-    /// Delivers what is held and has become due.
+    /// Delivers the packets held that have become next in sequence.
     fn drain(&mut self, sink: &mut impl LineSink) {
         let before = self.expected;
         while let Some(entry) = self.held.first_entry() {

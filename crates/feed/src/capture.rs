@@ -8,36 +8,36 @@ use types::{FeedSeq, InstrumentId, Nanos, Side};
 
 use crate::{image::BookImage, ladder::Level, pcap};
 
-/// How much to keep.
+/// Bounds of what is kept of a feed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CaptureConfig {
     /// Destination that the packets are recorded with: IPv4 address and port. A subscriber's further
     /// sessions have the addresses after it.
     pub to: ([u8; 4], u16),
-    /// Bytes of packets, with what pcap puts before each.
+    /// Most bytes of packets, with the header that pcap puts before each.
     pub packet_bytes_max: usize,
-    /// Bytes of messages, lengths included.
+    /// Most bytes of messages, with their length prefixes.
     pub message_bytes_max: usize,
-    /// Best prices of every instrument are noted at multiples of this feed position.
+    /// Distance of the feed positions at which the best prices of every instrument are noted.
     pub quote_every: u64,
-    /// Quotes kept, all instruments together.
+    /// Most quotes kept, of all instruments together.
     pub quotes_max: usize,
 }
 
 /// Best prices of an instrument after the message `seq`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quote {
-    /// Feed position.
+    /// Feed position of the message after which the prices were noted.
     pub seq: FeedSeq,
-    /// The instrument.
+    /// Instrument that the prices are of.
     pub instrument: InstrumentId,
-    /// Best bid level.
+    /// Best bid level; `None`: no displayed bid.
     pub bid: Option<Level>,
-    /// Best ask level.
+    /// Best ask level; `None`: no displayed ask.
     pub ask: Option<Level>,
 }
 
-/// The kept bytes and quotes.
+/// The packets, messages and quotes that were kept.
 #[derive(Clone, Debug)]
 pub struct Capture {
     config: CaptureConfig,
@@ -86,7 +86,7 @@ impl Capture {
         }
     }
 
-    /// Messages were left out: the rest would be out of step.
+    /// Ends the recording of messages, because some were left out.
     pub(crate) fn interrupt(&mut self) {
         self.messages_full = true;
         self.config.message_bytes_max = 0;

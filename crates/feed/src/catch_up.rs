@@ -9,17 +9,18 @@ use wire::soupbin::{ClientEvent, ClientSession, SessionName};
 
 use crate::snapshot::Loading;
 
-/// Bytes of a snapshot per displayed order: an Add Order in a SoupBinTCP packet.
+/// Bytes of a snapshot per displayed order: an Add Order (36) with the header of a SoupBinTCP
+/// packet (3).
 pub const ORDER_BYTES: u64 = 39;
 
-/// What the two ways to catch up are thought to take.
+/// Assumed speeds of the two ways to catch up: repair and snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CatchUpRule {
-    /// Messages per second that come from the retransmission server.
+    /// Messages per second that the retransmission server gives.
     pub repair_per_s: u64,
-    /// Bytes per second that come from a snapshot server.
+    /// Bytes per second that a snapshot server gives.
     pub snapshot_bytes_per_s: u64,
-    /// Time to connect and log in, in ns.
+    /// Time to connect to a snapshot server and log in, ns.
     pub snapshot_setup_ns: u64,
     /// Requests in a row without any answer after which the retransmission server is taken not to
     /// have what is missing.
@@ -37,14 +38,14 @@ impl Default for CatchUpRule {
     }
 }
 
-/// How far behind a listener is.
+/// How far a listener is behind the feed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Behind {
-    /// Messages missing, up to the last one known to exist.
+    /// Number of messages missing, up to the last one known to exist.
     pub missing: u64,
-    /// The retransmission server no longer has the first of them.
+    /// Whether the retransmission server no longer has the first of them.
     pub gone: bool,
-    /// Orders thought to be in the books.
+    /// Number of orders that are thought to rest in the books.
     pub orders: u64,
 }
 
@@ -67,30 +68,30 @@ impl CatchUpRule {
     }
 }
 
-/// `amount` at `per_s`, in ns; no rate takes for ever.
+/// Time that `amount` takes at a rate of `per_s`, ns; at rate 0 [`u64::MAX`].
 fn ratio_ns(amount: u64, per_s: u64) -> u64 {
     let ns = u128::from(amount) * u128::from(Nanos::SECOND);
     ns.checked_div(u128::from(per_s)).map_or(u64::MAX, |ns| u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
-/// Where snapshots come from, and when one is fetched.
+/// Where snapshots come from, and the times of attempts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CatchUpConfig {
     /// Snapshot servers, asked in turn.
     pub servers: Vec<Peer>,
-    /// When one is asked.
+    /// When a snapshot is fetched instead of a repair.
     pub rule: CatchUpRule,
-    /// Longest time of one attempt, in ns.
+    /// Longest time of one attempt, ns.
     pub attempt_ns: u64,
-    /// From a failed attempt to the next one, in ns; doubles each time.
+    /// Wait after a failed attempt, ns; doubles with each failure.
     pub retry_ns: u64,
-    /// Where the doubling ends, in ns.
+    /// Longest wait after a failed attempt, ns.
     pub retry_max_ns: u64,
     /// Which range of stream names is used, below 16: listeners that share a node use different ones.
     pub names: u32,
 }
 
-/// Ranges of stream names.
+/// Number of ranges of stream names.
 pub const NAME_RANGES: u32 = 16;
 /// Stream names of a range; whoever accepts streams names them from above all ranges.
 const NAMES: u32 = 1 << 16;
@@ -102,7 +103,7 @@ pub(crate) fn range_of(conn: ConnId) -> Option<u32> {
 }
 
 impl CatchUpConfig {
-    /// The defaults for one server.
+    /// The default settings for one snapshot server.
     pub fn new(server: Peer) -> CatchUpConfig {
         CatchUpConfig {
             servers: vec![server],
@@ -115,19 +116,19 @@ impl CatchUpConfig {
     }
 }
 
-/// What a client met.
+/// What a snapshot client has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CatchUpCounters {
-    /// Connections opened to a snapshot server.
+    /// Number of connections opened to a snapshot server.
     pub attempts: u64,
     /// Attempts that brought no snapshot: refused, cut, too slow, or not well-formed.
     pub failures: u64,
-    /// Snapshots loaded.
+    /// Number of snapshots that were loaded.
     pub loaded: u64,
     /// Snapshots that came whole and were of no use: older than what the listener had meanwhile, or
     /// more than it has room for.
     pub useless: u64,
-    /// Feed messages that were never heard because a snapshot contained them.
+    /// Number of feed messages that were not heard because a snapshot contained them.
     pub skipped: u64,
 }
 
@@ -145,7 +146,7 @@ impl std::ops::Add for CatchUpCounters {
     }
 }
 
-/// An attempt under way.
+/// An attempt that is going on.
 #[derive(Debug)]
 struct Attempt {
     conn: ConnId,
@@ -153,31 +154,31 @@ struct Attempt {
     loading: Loading,
 }
 
-/// The client; its owner says when to start and loads what it brings.
+/// The snapshot client; its owner says when to start, and loads the snapshot.
 #[derive(Debug)]
 pub(crate) struct CatchUp {
     config: CatchUpConfig,
     orders_max: usize,
-    /// The session that the next attempt asks for.
+    /// Session of which the next attempt asks for a snapshot.
     next_session: SessionName,
     session: SessionName,
     client: ClientSession,
     attempt: Option<Attempt>,
     next_conn: u32,
-    /// No attempt before this.
+    /// Time before which no attempt is made.
     retry_at: Nanos,
     wait_ns: u64,
     pub counters: CatchUpCounters,
 }
 
-/// What is known after a call.
+/// What a call of the client led to.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// Nothing new.
+    /// The attempt goes on.
     Going,
     /// The attempt has failed.
     Failed,
-    /// A snapshot came whole.
+    /// A snapshot came whole: books, session, and the message to follow the feed from.
     Came(Loading, SessionName, FeedSeq),
 }
 
@@ -199,12 +200,12 @@ impl CatchUp {
         })
     }
 
-    /// Snapshots are of this session from now on.
+    /// Sets the session of which snapshots are asked for.
     pub fn follow(&mut self, session: SessionName) {
         self.next_session = session;
     }
 
-    /// The range of names it uses.
+    /// Number of the range of stream names that the client uses.
     pub fn names(&self) -> u32 {
         self.config.names
     }
@@ -213,17 +214,17 @@ impl CatchUp {
         &self.config.rule
     }
 
-    /// An attempt is under way.
+    /// Whether an attempt is going on.
     pub fn is_busy(&self) -> bool {
         self.attempt.is_some()
     }
 
-    /// When the next attempt may start.
+    /// Time from which the next attempt may start.
     pub fn retry_at(&self) -> Nanos {
         self.retry_at
     }
 
-    /// Starts an attempt unless one is under way or it is too early.
+    /// Starts an attempt, unless one is going on or it is too early.
     pub fn start(&mut self, now: Nanos, out: &mut Outbox) {
         let servers = self.config.servers.len().max(1) as u64;
         let turn = (self.counters.attempts % servers) as usize;
@@ -327,7 +328,7 @@ impl CatchUp {
         attempt.map_or(Nanos::NEVER, |a| a.give_up_at.min(self.client.next_timeout()))
     }
 
-    /// A snapshot was of use, or not: then the next one has to wait.
+    /// Notes whether the snapshot was of use; if not, the next attempt has to wait.
     pub fn judged(&mut self, now: Nanos, useful: bool) {
         self.wait_ns = if useful { self.config.retry_ns } else { self.wait_ns };
         if useful {

@@ -1,4 +1,5 @@
-//! Digests noted at agreed feed positions, at the source and at every listener, and compared.
+//! Digests of the feed and of books at agreed feed positions, noted at the source and at every
+//! listener and then compared.
 
 use types::{Digest, FeedSeq};
 
@@ -24,16 +25,16 @@ impl StreamDigest {
         }
     }
 
-    /// The digest so far.
+    /// Digest of the messages so far.
     pub fn value(&self) -> u64 {
         self.0.0
     }
 }
 
-/// The digests at one feed position: after the message of this number.
+/// The digests at one feed position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Checkpoint<'a> {
-    /// Position.
+    /// Feed position: number of the last message that the digests cover.
     pub seq: FeedSeq,
     /// [`StreamDigest`] of all messages up to it.
     pub stream: u64,
@@ -51,7 +52,7 @@ pub struct Checkpoints {
     max: usize,
     instruments: usize,
     seqs: Vec<FeedSeq>,
-    /// Per checkpoint the stream digest, then one per instrument.
+    /// For each checkpoint the digest of the stream, then one for each instrument.
     words: Vec<u64>,
 }
 
@@ -99,7 +100,7 @@ impl Checkpoints {
         self.words.truncate(kept * stride);
     }
 
-    /// All of them, oldest first.
+    /// All checkpoints, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = Checkpoint<'_>> {
         let rows = self.words.chunks_exact(self.instruments + 1);
         self.seqs.iter().zip(rows).filter_map(|(&seq, row)| {
@@ -108,23 +109,23 @@ impl Checkpoints {
         })
     }
 
-    /// Forgets all of them.
+    /// Removes all checkpoints.
     pub(crate) fn clear(&mut self) {
         self.seqs.clear();
         self.words.clear();
     }
 
-    /// How many are kept.
+    /// Number of checkpoints that are kept.
     pub fn len(&self) -> usize {
         self.seqs.len()
     }
 
-    /// Whether there is none yet.
+    /// Whether no checkpoint is kept yet.
     pub fn is_empty(&self) -> bool {
         self.seqs.is_empty()
     }
 
-    /// Compares the positions both have.
+    /// Compares the digests at the positions that both have.
     pub fn compare(&self, other: &Checkpoints) -> Agreement {
         let mut agreement = Agreement::default();
         let mut theirs = other.iter().peekable();
@@ -140,12 +141,12 @@ impl Checkpoints {
     }
 }
 
-/// How two records of checkpoints compare.
+/// Result of comparing two lists of checkpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Agreement {
-    /// Positions that both have.
+    /// Number of positions that both have.
     pub compared: u64,
-    /// The first of them at which the stream or a book differs.
+    /// First position at which the stream or a book differs; `None`: none does.
     pub first_difference: Option<FeedSeq>,
 }
 

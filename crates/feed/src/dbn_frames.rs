@@ -7,17 +7,18 @@
 
 use std::io::{ErrorKind, Read};
 
-/// First bytes: `DBN`, the version, and the length of what follows, little-endian.
+/// Length of the head of a file: `DBN`, the version, and the length of what follows
+/// (little-endian).
 const HEAD: u64 = 8;
 
-/// Where a file ends in the middle of something.
+/// Where a file was cut off within a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DbnCut {
-    /// Unpacked bytes that there are.
+    /// Number of unpacked bytes that the file has.
     pub at: u64,
-    /// Where what is cut begins: the record, or 0, what describes the file.
+    /// Offset of the frame that is cut: a record, or 0 for the metadata.
     pub begins: u64,
-    /// Whole records before it.
+    /// Number of whole records before it.
     pub records: u64,
 }
 
@@ -38,14 +39,14 @@ impl std::fmt::Display for DbnCut {
 pub struct DbnFrames<R> {
     from: R,
     head: [u8; HEAD as usize],
-    /// Bytes that passed.
+    /// Number of bytes that have passed.
     at: u64,
-    /// Where the frame that passes begins.
+    /// Offset of the frame that is passing.
     begins: u64,
-    /// Where it ends; `None`: its length is not known yet.
+    /// Offset of that frame's end; `None`: its length is not known yet.
     ends: Option<u64>,
     records: u64,
-    /// The bytes ended, or the packed ones did in the middle.
+    /// Whether the bytes have ended, or the packed stream was cut.
     over: bool,
     torn: bool,
 }

@@ -24,35 +24,35 @@ use crate::{
 pub enum ImageError {
     /// No directory entry for this stock locate came before.
     UnknownInstrument(InstrumentId),
-    /// The stock locate is 0 or above what the system allows.
+    /// The stock locate is 0 or above [`types::limits::INSTRUMENTS_MAX`].
     LocateOutOfRange(u16),
     /// The symbol is not the one the directory gave this locate.
     SymbolMismatch(InstrumentId),
-    /// No such order rests.
+    /// No order with this reference rests.
     UnknownOrder(OrderRef),
-    /// An order of this reference rests already.
+    /// An order with this reference rests already.
     DuplicateOrder(OrderRef),
     /// The order rests in another instrument's book.
     WrongInstrument(OrderRef),
-    /// More lots are taken from the order than it has.
+    /// The message takes more lots from an order than are open.
     TooMuchTaken {
-        /// The order.
+        /// Reference of the order.
         order_ref: OrderRef,
-        /// What it has.
+        /// Open lots of the order.
         open: Qty,
-        /// What the message takes.
+        /// Lots that the message takes.
         taken: Qty,
     },
-    /// A quantity is zero.
+    /// The quantity in the message about this order is zero.
     ZeroQuantity(OrderRef),
-    /// The image has no room for another order.
+    /// The image holds as many orders as it may.
     Full,
 }
 
 /// Why a message was not applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FeedError {
-    /// The bytes are no ITCH message.
+    /// The bytes are not an ITCH message.
     Parse(ItchError),
     /// The message contradicts the image.
     Image(ImageError),
@@ -101,24 +101,24 @@ impl From<ImageError> for FeedError {
     }
 }
 
-/// What happened on one instrument so far.
+/// Totals of one instrument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InstrumentStats {
-    /// Printed trades; a cross is one.
+    /// Number of printed trades; a cross counts as one.
     pub trades: u64,
-    /// Lots of those trades.
+    /// Quantity of those trades, lots.
     pub volume: u64,
-    /// Of those trades, crosses.
+    /// Number of crosses among those trades.
     pub crosses: u64,
     /// Lots of those crosses.
     pub cross_volume: u64,
     /// Trades that were broken later; they stay in the counts above, since a break names no lots.
     pub broken: u64,
-    /// Price of the last one.
+    /// Price of the last trade.
     pub last_price: Price,
-    /// Number of the last one.
+    /// Match number of the last trade.
     pub last_match: MatchNumber,
-    /// Side of the order that took in the last one; `None` after a cross, where none does.
+    /// Side of the order that came in and traded last; `None` after a cross, where none does.
     pub last_aggressor: Option<Side>,
 }
 
@@ -129,7 +129,7 @@ struct Book {
     action: Option<StockTradingAction>,
     bids: Ladder,
     asks: Ladder,
-    /// Of the displayed book, if it has been asked for since that changed.
+    /// Digest of the displayed book, if it was asked for since the last change.
     digest: Option<u64>,
     stats: InstrumentStats,
     imbalance: Option<NetOrderImbalance>,
@@ -157,7 +157,7 @@ impl Book {
         if side == Side::Buy { &self.bids } else { &self.asks }
     }
 
-    /// For changes of the displayed book: there are none but by way of its ladders.
+    /// One side of the book, for changes; every change of the displayed book goes through here.
     fn side_mut(&mut self, side: Side) -> &mut Ladder {
         self.digest = None;
         if side == Side::Buy { &mut self.bids } else { &mut self.asks }
@@ -172,7 +172,7 @@ impl Book {
     }
 }
 
-/// An order to come: what 'A', 'F' and 'U' say.
+/// An order that is to be added, as the messages `A`, `F` and `U` describe it.
 struct Adding {
     order_ref: u64,
     locate: u16,
@@ -181,15 +181,15 @@ struct Adding {
     price: u32,
 }
 
-/// The books of all instruments.
+/// The displayed books of all instruments.
 #[derive(Debug)]
 pub struct BookImage {
     orders: Orders,
-    /// By stock locate.
+    /// The books, by stock locate.
     books: Vec<Book>,
-    /// The last step of the day.
+    /// Last system event heard.
     event: Option<SystemEvent>,
-    /// Time of the last message applied.
+    /// Time of the last message applied, ns since midnight.
     time: Option<Time>,
 }
 
@@ -304,7 +304,7 @@ impl BookImage {
         }
     }
 
-    /// A day tells of all there is anew: instruments, states and orders. What was counted of trades stays.
+    /// Begins a day, which tells all instruments, states and orders anew; totals of trades stay.
     fn begin_day(&mut self) {
         self.orders.clear();
         for book in &mut self.books {
@@ -344,7 +344,7 @@ impl BookImage {
         }
     }
 
-    /// A trade with an order that rested on a side.
+    /// Counts a trade with an order that rested on a side.
     fn print(
         &mut self,
         locate: u16,
@@ -435,7 +435,7 @@ impl BookImage {
         self.books.get(usize::from(instrument.0)).filter(|book| book.symbol.is_some())
     }
 
-    /// Instruments that have a directory entry, in order.
+    /// Instruments with a directory entry, in ascending order, each with its symbol.
     pub fn instruments(&self) -> impl Iterator<Item = (InstrumentId, Symbol)> + '_ {
         self.books
             .iter()
@@ -451,27 +451,27 @@ impl BookImage {
         number.checked_shr(8 * spaces as u32)
     }
 
-    /// The trading state last heard.
+    /// Trading state of an instrument as last heard; `None`: not heard.
     pub fn state(&self, instrument: InstrumentId) -> Option<State> {
         self.known(instrument)?.action.map(|action| action.state)
     }
 
-    /// The directory entry last heard.
+    /// Directory entry of an instrument as last heard; `None`: not heard.
     pub fn directory_entry(&self, instrument: InstrumentId) -> Option<StockDirectory> {
         self.known(instrument)?.directory
     }
 
-    /// The trading action last heard.
+    /// Trading action of an instrument as last heard; `None`: not heard.
     pub fn trading_action(&self, instrument: InstrumentId) -> Option<StockTradingAction> {
         self.known(instrument)?.action
     }
 
-    /// The last step of the day.
+    /// The last system event; `None`: none heard.
     pub fn system_event(&self) -> Option<SystemEvent> {
         self.event
     }
 
-    /// Time of the last message applied.
+    /// Time of the last message applied; `None`: none yet.
     pub fn time(&self) -> Option<Time> {
         self.time
     }
@@ -534,7 +534,7 @@ impl BookImage {
         self.known(instrument)?.imbalance
     }
 
-    /// The collar last heard.
+    /// Auction collar of an instrument as last heard; `None`: not heard.
     pub fn collar(&self, instrument: InstrumentId) -> Option<LuldAuctionCollar> {
         self.known(instrument)?.collar
     }
@@ -559,12 +559,12 @@ impl BookImage {
         digest
     }
 
-    /// Best level of a side.
+    /// Best level of a side; `None`: no displayed order.
     pub fn best(&self, instrument: InstrumentId, side: Side) -> Option<Level> {
         self.depth(instrument, side).next()
     }
 
-    /// Levels of a side from the best to the worst.
+    /// Levels of a side, from the best to the worst.
     pub fn depth(&self, instrument: InstrumentId, side: Side) -> impl Iterator<Item = Level> + '_ {
         self.known(instrument).into_iter().flat_map(move |book| book.side(side).levels())
     }
@@ -579,12 +579,12 @@ impl BookImage {
         book.into_iter().flat_map(move |book| book.side(side).orders(&self.orders))
     }
 
-    /// Trades and volume so far.
+    /// Trades and volume of an instrument so far.
     pub fn stats(&self, instrument: InstrumentId) -> InstrumentStats {
         self.known(instrument).map(|book| book.stats).unwrap_or_default()
     }
 
-    /// Orders resting now, all instruments together.
+    /// Number of orders that rest now, of all instruments together.
     pub fn resting(&self) -> usize {
         self.orders.len()
     }

@@ -14,35 +14,36 @@ use crate::arbiter::{
     Arbiter, ArbiterConfig, Delivery, LineSink, LineStats, Notice, SIDES, SideStats,
 };
 
-/// Messages in a packet.
+/// Number of messages in a packet.
 pub const MESSAGES: u64 = 2;
-/// Alarms kept; there are few of them unless something is wrong.
+/// Most alarms that are kept; there are few unless something is wrong.
 const ALARMS_MAX: usize = 1_000;
-/// Which side an answer to a request comes from: none of the two.
+/// Side number of answers to requests, which come from neither side.
 const ANSWER: usize = SIDES;
 
-/// How one side behaves. Times in nanoseconds, chances in a million.
+/// Model of one side's network; times in ns, chances in a million.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Way {
-    /// Packets lost one by one.
+    /// Share of packets that are lost one by one, in a million.
     pub loss_ppm: u64,
-    /// Packets at which a burst of losses begins.
+    /// Share of packets at which a burst of losses begins, in a million.
     pub burst_ppm: u64,
-    /// Packets of a burst.
+    /// Number of packets lost in a burst.
     pub burst: u64,
-    /// Least delay.
+    /// Smallest delay, ns.
     pub delay_ns: u64,
-    /// More than that, uniform: packets overtake each other when it exceeds their distance.
+    /// Largest additional delay, uniform, ns; packets overtake each other when it exceeds their
+    /// distance.
     pub jitter_ns: u64,
-    /// Packets that are delayed much.
+    /// Share of packets that are delayed by a spike, in a million.
     pub spike_ppm: u64,
-    /// By how much at most, uniform.
+    /// Largest delay of a spike, uniform, ns.
     pub spike_ns: u64,
-    /// Silent from this packet on.
+    /// Number of the packet from which on the side is silent.
     pub dead_from: u64,
 }
 
-/// 50 us with 5 us of jitter, without losses.
+/// A good network: 50 µs of delay, 5 µs of jitter, no losses.
 pub const GOOD: Way = Way {
     loss_ppm: 0,
     burst_ppm: 0,
@@ -54,54 +55,55 @@ pub const GOOD: Way = Way {
     dead_from: u64::MAX,
 };
 
-/// Retransmission, where the protocol has it.
+/// Model of a protocol's retransmission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repair {
-    /// From a request to the first answer, nanoseconds.
+    /// Time from a request to its first answer, ns.
     pub delay_ns: u64,
-    /// Answers lost, in a million, one by one.
+    /// Share of answers that are lost one by one, in a million.
     pub loss_ppm: u64,
 }
 
-/// What is played.
+/// Settings of a run: packets, networks, arbiter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Play {
-    /// Seed of everything.
+    /// Seed of everything random in the run.
     pub seed: u64,
-    /// Packets sent.
+    /// Number of packets sent.
     pub packets: u64,
-    /// Their distance, nanoseconds.
+    /// Time between two packets, ns.
     pub every_ns: u64,
-    /// The two ways.
+    /// Networks of the two sides.
     pub ways: [Way; SIDES],
-    /// Packets at which both ways begin a burst of losses, in a million, and its length.
+    /// Share of packets at which both sides begin a burst of losses, in a million, and its length
+    /// in packets.
     pub common: (u64, u64),
-    /// How the arbiter waits.
+    /// Waiting times of the arbiter.
     pub config: ArbiterConfig,
-    /// Retransmission; the arbiter must be told of it, too.
+    /// Retransmission; `None`: the protocol has none. The arbiter's settings have to match.
     pub repair: Option<Repair>,
 }
 
-/// What an arbiter made of the two sides of a line.
+/// What an arbiter made of the two sides of a line in a run.
 #[derive(Clone, Debug)]
 pub struct ArbitrationResult {
-    /// The arbiter's counts.
+    /// Totals that the arbiter counted.
     pub stats: LineStats,
-    /// Health of the sides.
+    /// Figures that the arbiter has about each side.
     pub sides: [SideStats; SIDES],
-    /// Messages sent.
+    /// Number of messages sent.
     pub messages: u64,
-    /// Packets that each side lost.
+    /// Number of packets that each side lost.
     pub lost_by: [u64; SIDES],
-    /// Packets that both sides lost.
+    /// Number of packets that both sides lost.
     pub lost_by_both: u64,
-    /// Messages missing without a report.
+    /// Number of messages that are missing without a report.
     pub unreported: u64,
-    /// Messages delivered twice, out of order, or with other bytes than were sent.
+    /// Number of messages delivered twice, out of order, or with other bytes than were sent.
     pub wrong: u64,
-    /// Sides called dead or alive.
+    /// Notices that a side is dead or alive again.
     pub alarms: Vec<Notice>,
-    /// From sending to delivery of every packet delivered, in nanoseconds, in sequence.
+    /// Time from sending to delivery of each packet delivered, ns, in sequence.
     pub delays: Vec<u32>,
 }
 
@@ -112,11 +114,11 @@ impl ArbitrationResult {
     }
 }
 
-/// What comes out of the arbiter, compared with what went in.
+/// Compares what the arbiter delivers and reports with what was sent.
 struct Ledger {
     now: u64,
     every_ns: u64,
-    /// Next message expected or reported.
+    /// Number of the next message to be delivered or reported.
     next: u64,
     unreported: u64,
     wrong: u64,
@@ -166,7 +168,7 @@ fn content(first: u64) -> [u8; 16] {
 struct World<'p> {
     play: &'p Play,
     rng: SplitMix64,
-    /// Time of arrival, side, packet; earliest first.
+    /// Arrivals to come: time, side, packet; the earliest first.
     arrivals: BinaryHeap<Reverse<(u64, usize, u64)>>,
     bursts: [u64; SIDES],
     lost_by: [u64; SIDES],
@@ -210,7 +212,7 @@ impl World<'_> {
     }
 }
 
-/// Plays it to the end.
+/// Runs a play to its end.
 pub fn play(play: &Play) -> ArbitrationResult {
     let mut world = World {
         play,

@@ -6,14 +6,14 @@ use types::{OrderRef, Price, Qty, Side};
 
 use crate::orders::{NONE, Orders, Slot};
 
-/// One price of a book.
+/// A price of a book with the displayed orders at it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Level {
-    /// The price.
+    /// Price of the level.
     pub price: Price,
-    /// Displayed lots of all its orders.
+    /// Displayed quantity of all its orders, lots.
     pub qty: Qty,
-    /// How many orders.
+    /// Number of orders at the price.
     pub orders: u32,
 }
 
@@ -32,7 +32,7 @@ impl Rung {
     }
 }
 
-/// The levels of one side.
+/// The price levels of one side of a book.
 #[derive(Debug)]
 pub(crate) struct Ladder {
     side: Side,
@@ -44,7 +44,7 @@ impl Ladder {
         Ladder { side, rungs: Vec::new() }
     }
 
-    /// Larger is better.
+    /// Rank of a price on this side; a better price has a larger rank.
     fn rank(&self, price: u32) -> u32 {
         if self.side == Side::Buy { price } else { !price }
     }

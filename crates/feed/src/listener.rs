@@ -42,7 +42,7 @@ use crate::{
     ticker::Ticker,
 };
 
-/// A number beyond the last message of any session.
+/// A position that is larger than that of any message.
 const BEYOND: u64 = 1 << 62;
 /// A packet with a token is longer than this, bytes.
 const TOKEN_FROM: usize = moldudp::HEADER_LEN;
@@ -50,44 +50,44 @@ const TOKEN_FROM: usize = moldudp::HEADER_LEN;
 /// and a server that keeps little has forgotten what is missing while one waits longer and longer.
 const REQUESTS_AT_ONCE: u32 = 3;
 
-/// How a listener listens.
+/// Settings of a listener.
 #[derive(Clone, Debug)]
 pub struct ListenerConfig {
-    /// The session to follow.
+    /// MoldUDP64 session to follow first.
     pub session: Session,
     /// Where the feed comes from: the addresses that receivers release from. What comes from anybody
     /// else but them and `servers` is dropped. `None`: from anybody, where only those can send at all.
     pub sources: Option<Vec<Peer>>,
-    /// The first message wanted.
+    /// Number of the first message wanted in that session.
     pub first: FeedSeq,
     /// Retransmission servers: the next one is asked when one is silent or no longer has the message.
     pub servers: Vec<Peer>,
     /// Instruments whose digests are noted, in this order.
     pub instruments: Vec<InstrumentId>,
-    /// Resting orders the image has room for.
+    /// Most resting orders that the image holds.
     pub orders_max: usize,
-    /// Packets kept while a gap is open.
+    /// Most packets kept while a gap is open.
     pub reorder_max: usize,
-    /// Digests are noted at multiples of this feed position.
+    /// Distance of the feed positions at which digests are noted.
     pub checkpoint_every: u64,
-    /// Checkpoints kept (see [`Checkpoints`]).
+    /// Most checkpoints kept (see [`Checkpoints`]).
     pub checkpoints_max: usize,
-    /// From noticing a gap to the first request: the packet may just be late.
+    /// Wait from noticing a gap to the first request, ns, since the packet may only be late.
     pub request_delay_ns: u64,
     /// From a request without any answer to the next one; after three of them it
     /// doubles whenever all servers were asked.
     pub request_timeout_ns: u64,
-    /// Where the doubling ends.
+    /// Longest wait from a request to the next one, ns.
     pub request_timeout_max_ns: u64,
-    /// Messages asked for at once.
+    /// Most messages asked for at once.
     pub request_messages: u16,
-    /// Executions whose time of arrival is noted (0: none).
+    /// Most executions whose time of arrival is noted (0: none).
     pub prints_max: usize,
-    /// Keep what was received, for other readers.
+    /// Bounds of what is kept for other readers; `None`: nothing is kept.
     pub capture: Option<CaptureConfig>,
-    /// Where snapshots are to be had; `None`: nowhere.
+    /// Where and when snapshots are fetched; `None`: never.
     pub catch_up: Option<CatchUpConfig>,
-    /// Nothing is heard before this time of the listener's clock: it starts late.
+    /// Time of the listener's clock before which it ignores everything, to simulate a late start.
     pub hears_from: Nanos,
 }
 
@@ -121,36 +121,36 @@ impl ListenerConfig {
     }
 }
 
-/// What a listener met.
+/// What a listener has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ListenerCounters {
-    /// Well-formed packets of the session.
+    /// Number of well-formed packets of the session.
     pub packets: u64,
-    /// Messages taken in sequence, whether or not they could be applied.
+    /// Number of messages taken in sequence, whether or not they could be applied.
     pub messages: u64,
-    /// Packets that brought nothing new.
+    /// Number of packets that brought nothing new.
     pub duplicates: u64,
-    /// Packets that came before their turn.
+    /// Number of packets that came before their turn.
     pub early: u64,
-    /// Packets that had to go because the buffer was full.
+    /// Number of packets dropped because the buffer was full.
     pub evicted: u64,
-    /// Times a gap opened.
+    /// Number of gaps that opened.
     pub gaps: u64,
-    /// Requests sent to retransmission servers.
+    /// Number of requests sent to retransmission servers.
     pub requests: u64,
-    /// Messages taken that had been asked for.
+    /// Number of messages taken after they had been asked for.
     pub repaired: u64,
-    /// Datagrams that are no MoldUDP64 packet, or came on another channel.
+    /// Number of datagrams that were no MoldUDP64 packet, or came on another channel.
     pub malformed: u64,
-    /// Packets of another session.
+    /// Number of packets of another session.
     pub other_session: u64,
-    /// Datagrams from nobody that the feed or its repairs come from.
+    /// Number of datagrams from addresses that neither feed nor repairs come from.
     pub foreign: u64,
-    /// Tokens that servers gave.
+    /// Number of tokens that servers gave.
     pub tokens: u64,
-    /// Messages that are no ITCH message.
+    /// Number of messages that were not ITCH messages.
     pub parse_errors: u64,
-    /// Messages that contradict the image.
+    /// Number of messages that contradicted the image.
     pub image_errors: u64,
 }
 
@@ -177,7 +177,7 @@ impl std::ops::Add for ListenerCounters {
     }
 }
 
-/// The client.
+/// A MoldUDP64 client with the books it has rebuilt.
 #[derive(Debug)]
 pub struct Listener {
     config: ListenerConfig,
@@ -190,24 +190,24 @@ pub struct Listener {
     reorder: Reorder,
     counters: ListenerCounters,
     first_error: Option<(FeedSeq, FeedError)>,
-    /// The message to apply next.
+    /// Position of the next message to apply.
     next: u64,
     sessions: Sessions,
-    /// The number after the last message known to exist.
+    /// Position behind the last message known to exist.
     known: u64,
-    /// The number after the last message asked for.
+    /// Position behind the last message asked for.
     asked: u64,
     request_at: Nanos,
     timeout_ns: u64,
     catch_up: Option<CatchUp>,
     joined: Option<Joined>,
     servers: Servers,
-    /// Requests since anything new came.
+    /// Number of requests since anything new came.
     unanswered: u32,
 }
 
 impl Listener {
-    /// A listener that has heard nothing.
+    /// A listener that has not heard anything.
     pub fn new(mut config: ListenerConfig) -> Listener {
         let next = config.first.0.max(1);
         let instruments = config.instruments.len();
@@ -242,17 +242,17 @@ impl Listener {
         }
     }
 
-    /// The session it follows: that of the next message.
+    /// Session of the next message.
     pub fn session(&self) -> Session {
         self.sessions.present().0
     }
 
-    /// The number in its session of the message to come next.
+    /// Number of the next message in its session.
     pub fn session_next(&self) -> FeedSeq {
         FeedSeq(self.next.saturating_sub(self.sessions.present().1))
     }
 
-    /// The session it was told to follow first.
+    /// Session that the listener was told to follow first.
     pub fn first_session(&self) -> Session {
         self.config.session
     }
@@ -263,7 +263,7 @@ impl Listener {
         self.sessions.offset_of(session)?.checked_add(number)
     }
 
-    /// The books.
+    /// The displayed books, as rebuilt so far.
     pub fn image(&self) -> &BookImage {
         &self.image
     }
@@ -288,7 +288,7 @@ impl Listener {
         self.stream.value()
     }
 
-    /// The message to come next: messages of all sessions are counted on.
+    /// Position of the next message; positions go on over all sessions.
     pub fn next_seq(&self) -> FeedSeq {
         FeedSeq(self.next)
     }
@@ -298,12 +298,12 @@ impl Listener {
         self.sessions.is_over() && self.next >= self.known
     }
 
-    /// What was met so far.
+    /// What was counted so far.
     pub fn counters(&self) -> ListenerCounters {
         self.counters
     }
 
-    /// The first message that could not be applied, and why.
+    /// Position of the first message that could not be applied, and why; `None`: all could.
     pub fn first_error(&self) -> Option<(FeedSeq, FeedError)> {
         self.first_error
     }
@@ -313,7 +313,7 @@ impl Listener {
         &self.prints
     }
 
-    /// What was kept for other readers.
+    /// What was kept for other readers; `None`: nothing is kept.
     pub fn capture(&self) -> Option<&Capture> {
         self.capture.as_ref()
     }
@@ -328,7 +328,7 @@ impl Listener {
         self.ticker.iter_mut().for_each(|ticker| ticker.take(to));
     }
 
-    /// See [`crate::Subscriber::set_sources`].
+    /// Sets the addresses that the feed comes from; see [`crate::Subscriber::set_sources`].
     pub(crate) fn set_sources(&mut self, sources: Vec<Peer>) {
         self.config.sources = Some(sources);
     }
@@ -430,7 +430,7 @@ impl Listener {
         }
     }
 
-    /// Whether the feed or its repairs come from there.
+    /// Whether the feed or its repairs come from this address.
     fn hears(&self, from: Peer) -> bool {
         let Some(sources) = &self.config.sources else { return true };
         sources.contains(&from) || self.servers.has(from)
@@ -473,7 +473,7 @@ impl Listener {
         }
     }
 
-    /// Asks the server whose turn it is for what is missing first.
+    /// Asks the server whose turn it is for the first messages that are missing.
     fn ask(&mut self, out: &mut Outbox) {
         let Some(server) = self.servers.asked() else { return };
         let missing = self.next < self.known && !self.servers.none_has(self.next);

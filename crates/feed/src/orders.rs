@@ -10,23 +10,23 @@ use std::{
 
 use types::Side;
 
-/// A slot number.
+/// Number of a slot in the slab.
 pub(crate) type Slot = u32;
-/// No slot: end of a queue.
+/// Marks the end of a queue or of the free slots.
 pub(crate) const NONE: Slot = Slot::MAX;
 
-/// One resting order.
+/// A resting order in its slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resting {
     pub order_ref: u64,
     pub price: u32,
     pub qty: u32,
-    /// Stock locate of its instrument.
+    /// Stock locate of the order's instrument.
     pub locate: u16,
     pub side: Side,
-    /// The order in front of it at the same price.
+    /// Slot of the order in front, at the same price.
     pub prev: Slot,
-    /// The order behind it; the next free slot when this one is free.
+    /// Slot of the order behind; of a free slot, the next free slot.
     pub next: Slot,
 }
 
@@ -51,7 +51,7 @@ impl Hasher for RefHasher {
     }
 }
 
-/// The slab, with room for a fixed number of orders.
+/// The slab of resting orders, with room for a fixed number.
 #[derive(Debug)]
 pub(crate) struct Orders {
     slots: Vec<Resting>,
@@ -60,12 +60,12 @@ pub(crate) struct Orders {
     max: usize,
 }
 
-/// Why an order could not be put in.
+/// Why an order could not be added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    /// An order of this reference rests already.
+    /// An order with this reference rests already.
     Duplicate,
-    /// All slots are taken.
+    /// No slot is free.
     Full,
 }
 

@@ -5,14 +5,14 @@
 
 use types::Nanos;
 
-/// Why a file cannot be read on.
+/// Why a capture file cannot be read further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PcapError {
-    /// Neither pcap nor pcapng.
+    /// The file is neither pcap nor pcapng.
     Unknown,
-    /// Not Ethernet.
+    /// The frames are not Ethernet frames; the file's link type.
     LinkType(u32),
-    /// The file ends inside a record, or a length is impossible.
+    /// The file ends inside a record, or states an impossible length.
     Truncated,
     /// An interface's times (if_tsresol of pcapng) are finer than 2^-63 s or 10^-19 s, or it is more
     /// than the 256th.
@@ -34,23 +34,23 @@ impl std::fmt::Display for PcapError {
 
 impl std::error::Error for PcapError {}
 
-/// What a frame carried.
+/// The payload of a captured frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Payload<'a> {
-    /// A datagram, and its destination address and port.
+    /// A UDP datagram over IPv4: destination address, destination port, payload.
     Udp([u8; 4], u16, &'a [u8]),
-    /// A segment with data.
+    /// The data of a TCP segment.
     Tcp(&'a [u8]),
-    /// Anything else.
+    /// Anything else, also TCP segments without data.
     Other,
 }
 
-/// A frame of the file.
+/// One captured frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Captured<'a> {
-    /// When it was captured, since the Unix epoch.
+    /// Time of the capture, ns since the Unix epoch.
     pub time: Nanos,
-    /// What it carried.
+    /// What the frame carried.
     pub payload: Payload<'a>,
 }
 
@@ -73,25 +73,25 @@ impl Order {
 
 #[derive(Clone, Copy, Debug)]
 enum Layout {
-    /// Nanoseconds of a unit of the fraction.
+    /// Classic pcap; the number is ns per unit of the fraction of a second.
     Classic(u64),
     Blocks,
 }
 
-/// Interfaces of a section of a pcapng that are told apart.
+/// Most interfaces of a pcapng section that are told apart.
 const INTERFACES_MAX: usize = 256;
-/// Ticks of a second of an interface that is not described.
+/// Ticks per second of an interface without a stated resolution.
 const MICROS: u64 = 1_000_000;
-/// Option of an interface: resolution of its times.
+/// Code of the interface option that states the resolution of times (if_tsresol).
 const TSRESOL: u16 = 9;
 
-/// A file being read; an iterator over its frames that ends after an error.
+/// Reads a capture file; an iterator over its frames that ends after an error.
 #[derive(Debug)]
 pub struct Pcap<'a> {
     rest: &'a [u8],
     order: Order,
     layout: Layout,
-    /// Of a pcapng: ticks of a second, by interface of the section.
+    /// For pcapng: ticks per second of each interface of the section.
     ticks: Vec<u64>,
     failed: bool,
 }
@@ -260,7 +260,7 @@ fn carried(frame: &[u8]) -> Option<Payload<'_>> {
     }
 }
 
-/// Appends a classic pcap header, nanoseconds.
+/// Appends the header of a classic pcap file with times in ns.
 pub fn put_header(out: &mut Vec<u8>) {
     for word in [0xA1B2_3C4D_u32, 0x0004_0002, 0, 0, 65_535, ETHERNET] {
         out.extend_from_slice(&word.to_le_bytes());
@@ -270,7 +270,7 @@ pub fn put_header(out: &mut Vec<u8>) {
 /// Bytes that a datagram's record has before its payload: pcap, Ethernet, IPv4, UDP.
 pub const UDP_RECORD: usize = 16 + 14 + 20 + 8;
 
-/// Sum of an IPv4 header whose own sum is 0 (RFC 1071).
+/// Header checksum of an IPv4 header whose checksum field is 0 (RFC 1071).
 fn header_sum(header: &[u8]) -> u16 {
     let words = header.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
     let sum: u32 = words.sum();

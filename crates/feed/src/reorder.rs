@@ -1,4 +1,4 @@
-//! Packets that came before their turn, in bounded memory.
+//! A bounded buffer of packets that came before their turn.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ impl Reorder {
         Reorder { packets: BTreeMap::new(), spare: Vec::new(), max }
     }
 
-    /// Number of the first packet kept.
+    /// Number of the first message of the first packet kept; `None`: none is kept.
     pub fn first(&self) -> Option<u64> {
         self.packets.keys().next().copied()
     }
@@ -54,7 +54,7 @@ impl Reorder {
         (*first.key() <= next).then(|| first.remove_entry())
     }
 
-    /// Keeps the memory of a packet for the next one.
+    /// Keeps the buffer of a packet for the next one.
     pub fn recycle(&mut self, mut packet: Vec<u8>) {
         packet.clear();
         self.spare.push(packet);

@@ -11,22 +11,22 @@ const REMEMBERED: usize = 4_096;
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
     stats: SideStats,
-    /// One more than the highest message number heard.
+    /// Number behind the highest message number heard.
     next: u64,
     heard: Nanos,
     stale: bool,
 }
 
-/// The sides of one line. Time must not go backwards.
+/// The sides of one line; calls come in order of time.
 #[derive(Debug)]
 pub(crate) struct Sides {
     sides: [Side; SIDES],
-    /// Number of first messages, and when the first copy came.
+    /// First message number of recent packets, and when the first copy came.
     firsts: Vec<(u64, Nanos)>,
 }
 
 impl Sides {
-    /// Nothing has been heard.
+    /// Two sides that have not been heard.
     pub fn new() -> Sides {
         let firsts = vec![(u64::MAX, Nanos(0)); REMEMBERED];
         Sides { sides: [Side::default(); SIDES], firsts }
@@ -66,7 +66,7 @@ impl Sides {
         heard.next = heard.next.max(first.saturating_add(count.into()));
     }
 
-    /// A side was heard, whatever it said.
+    /// Notes that a side was heard.
     pub fn lives(&mut self, now: Nanos, side: usize, mut tell: impl FnMut(Notice)) {
         let Some(heard) = self.sides.get_mut(side) else { return };
         heard.heard = now;

@@ -14,16 +14,16 @@ use wire::{
 
 use crate::image::{BookImage, FeedError};
 
-/// Why a message is not taken as part of a snapshot.
+/// Why a message is refused as part of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SnapshotError {
-    /// It is no ITCH message, or contradicts those before it.
+    /// The bytes are not an ITCH message, or contradict the messages before.
     Feed(FeedError),
     /// Messages of this type have no place in a snapshot.
     Type(u8),
-    /// The end is not well-formed.
+    /// The message that ends the snapshot is malformed.
     End(glimpse::EndError),
-    /// There are more messages than the books can have use for.
+    /// There are more messages than the bounded books can need.
     TooLong,
 }
 
@@ -42,10 +42,10 @@ impl std::fmt::Display for SnapshotError {
 
 impl std::error::Error for SnapshotError {}
 
-/// A copy of the books of one instant, ready to be sent in pieces.
+/// A copy of the books at one instant, to be sent in parts.
 #[derive(Clone, Debug, Default)]
 pub struct Frozen {
-    /// Each message behind its length as two bytes, big-endian.
+    /// The messages, each after its length as two bytes, big-endian.
     bytes: Vec<u8>,
     seq: u64,
 }
@@ -84,17 +84,17 @@ impl Frozen {
         self.push(&EndOfSnapshot { seq: next.0 }.bytes());
     }
 
-    /// The first feed message not contained.
+    /// Number of the first feed message that the copy does not contain.
     pub fn seq(&self) -> FeedSeq {
         FeedSeq(self.seq)
     }
 
-    /// Bytes, each message with two for its length.
+    /// Length of the copy, bytes, with two for each message's length.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Nothing was written down yet.
+    /// Whether no copy was taken yet.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -106,7 +106,7 @@ impl Frozen {
         Some((rest.get(..len)?, place + 2 + len))
     }
 
-    /// All messages in order.
+    /// All messages of the copy, in order.
     pub fn messages(&self) -> impl Iterator<Item = &[u8]> {
         let mut place = 0;
         std::iter::from_fn(move || {
@@ -140,16 +140,16 @@ fn add(
     }
 }
 
-/// Books in the making out of a snapshot's messages, in bounded memory.
+/// Books that are being rebuilt from the messages of a snapshot, in bounded memory.
 #[derive(Debug)]
 pub struct Loading {
     image: BookImage,
-    /// Messages that may still come.
+    /// Number of messages that may still come.
     left: u64,
 }
 
 impl Loading {
-    /// Nothing yet; at most `orders_max` orders.
+    /// Empty books with room for `orders_max` orders.
     pub fn new(orders_max: usize) -> Loading {
         let others = 4 * types::limits::INSTRUMENTS_MAX + 1;
         Loading { image: BookImage::new(orders_max), left: (orders_max + others) as u64 }
@@ -172,7 +172,7 @@ impl Loading {
         self.image.apply(message).map(|_| None).map_err(SnapshotError::Feed)
     }
 
-    /// The books so far.
+    /// The books as rebuilt so far.
     pub fn image(&self) -> &BookImage {
         &self.image
     }

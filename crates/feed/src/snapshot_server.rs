@@ -33,15 +33,15 @@ pub struct SnapshotServerConfig {
     /// Snapshots being sent at one time: whoever logs in beyond that is turned away, or the latest of
     /// the address that gets the most.
     pub connections_max: usize,
-    /// Places of connections that have not logged in, and the time they have for it.
+    /// Places of connections that have not logged in, and the time that they have for it.
     pub strangers: AdmissionConfig,
-    /// Time from the login to the end of the snapshot, in ns.
+    /// Longest time from the login to the end of the snapshot, ns.
     pub sending_ns: u64,
-    /// Logins within this time of each other get the same copy, in ns.
+    /// Time within which logins get the same copy, ns.
     pub share_ns: u64,
-    /// Bytes sent at once, all connections together.
+    /// Most bytes sent at once, over all connections.
     pub slice_bytes: usize,
-    /// Time between two slices, in ns.
+    /// Time between two slices, ns.
     pub slice_ns: u64,
 }
 
@@ -63,44 +63,44 @@ impl Default for SnapshotServerConfig {
     }
 }
 
-/// What a snapshot server met.
+/// What a snapshot server has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SnapshotServerCounters {
-    /// Connections taken.
+    /// Number of connections taken.
     pub connections: u64,
-    /// Connections closed because others had or needed their place.
+    /// Number of connections closed because their place was needed or taken.
     pub refused: u64,
-    /// Logins turned away: another session, or another number than the first.
+    /// Number of logins refused: another session, or another number than the first.
     pub rejected: u64,
-    /// Copies of the books made.
+    /// Number of copies of the books made.
     pub copies: u64,
-    /// Snapshots sent to their end.
+    /// Number of snapshots sent to their end.
     pub sent: u64,
-    /// Connections cut off: no login or not done in time, or against the protocol.
+    /// Number of connections cut: no login or not done in time, or against the protocol.
     pub cut: u64,
-    /// Connections the other side closed before it had everything.
+    /// Number of connections that the other side closed before the end.
     pub left: u64,
 }
 
-/// A copy and how many connections it is sent to.
+/// A copy of the books, and the number of connections that it is sent to.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Of which client of the subscriber.
+    /// Index of the listener whose books the copy is of.
     of: usize,
     frozen: Frozen,
     taken_at: Nanos,
     readers: usize,
 }
 
-/// One connection.
+/// The state of one connection.
 struct Serving {
     session: ServerSession,
     from: Option<Address>,
-    /// Which copy, and how far it is sent.
+    /// Index of the copy, and how many bytes of it were sent; `None`: not logged in.
     sending: Option<(usize, usize)>,
 }
 
-/// What a client's bytes come to.
+/// What the bytes of a client amount to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Said {
     Nothing,
@@ -110,18 +110,18 @@ enum Said {
     Wrong,
 }
 
-/// The node.
+/// A node that follows the released feed and serves snapshots of its books.
 pub struct SnapshotServer {
     feed: Subscriber,
     config: SnapshotServerConfig,
     connections: BTreeMap<ConnId, Serving>,
-    /// Those of them that have not logged in.
+    /// Connections that have not logged in.
     strangers: Admission<ConnId>,
-    /// Those that have.
+    /// Connections that have logged in.
     served: Admission<ConnId>,
     copies: Vec<Shared>,
     slice_at: Nanos,
-    /// Who got the last slice.
+    /// Connection that got the last slice.
     turn: ConnId,
     counters: SnapshotServerCounters,
 }
@@ -148,22 +148,22 @@ impl SnapshotServer {
         }
     }
 
-    /// Whose books are served.
+    /// The listeners whose books are served.
     pub fn feed(&self) -> &Subscriber {
         &self.feed
     }
 
-    /// What was met so far.
+    /// What was counted so far.
     pub fn counters(&self) -> SnapshotServerCounters {
         self.counters
     }
 
-    /// Connections now.
+    /// Number of connections at present.
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
 
-    /// Bytes of all copies.
+    /// Bytes of all copies together.
     pub fn copied_bytes(&self) -> usize {
         self.copies.iter().map(|copy| copy.frozen.len()).sum()
     }
@@ -214,7 +214,7 @@ impl SnapshotServer {
         }
     }
 
-    /// Somebody else has or needs its place.
+    /// Closes a connection whose place is needed.
     fn turn_away(&mut self, conn: ConnId, out: &mut Outbox) {
         if self.forget(conn).is_some() {
             self.counters.refused += 1;
@@ -222,7 +222,7 @@ impl SnapshotServer {
         }
     }
 
-    /// Answers a login.
+    /// Answers a login: accepts it and chooses a copy, or refuses it.
     fn answer(&mut self, now: Nanos, conn: ConnId, wanted: Option<usize>, out: &mut Outbox) {
         self.strangers.leave(conn);
         let from = self.connections.get(&conn).and_then(|serving| serving.from);

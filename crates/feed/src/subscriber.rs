@@ -16,7 +16,7 @@ use crate::{
     plant::Update,
 };
 
-/// One client per session.
+/// Listeners for the sessions of a feed, one for each.
 #[derive(Debug)]
 pub struct Subscriber {
     sessions: Vec<Session>,
@@ -50,7 +50,7 @@ impl Subscriber {
         Subscriber { sessions, clients }
     }
 
-    /// The clients, in the order of the sessions.
+    /// The listeners, in the order of their sessions.
     pub fn channels(&self) -> &[Listener] {
         &self.clients
     }
@@ -66,7 +66,8 @@ impl Subscriber {
         self.clients.get(self.place(&session.0)?)
     }
 
-    /// From now on the feed comes from these addresses, and from nobody else but the servers.
+    /// Sets the addresses that the feed comes from; others but the servers' are ignored from now
+    /// on.
     pub fn set_sources(&mut self, sources: Vec<Peer>) {
         self.clients.iter_mut().for_each(|client| client.set_sources(sources.clone()));
     }
@@ -82,17 +83,17 @@ impl Subscriber {
         self.clients.iter_mut().for_each(|client| client.take_ticks(to));
     }
 
-    /// Place of a session among the clients.
+    /// Index of the listener that a session is of.
     pub(crate) fn place(&self, session: &[u8; 10]) -> Option<usize> {
         self.sessions.iter().position(|of| sessions_later(of.0, *session).is_some())
     }
 
-    /// Whether a stream is one that a client opened.
+    /// Whether one of the listeners opened this stream.
     pub(crate) fn owns(&self, conn: ConnId) -> bool {
         self.clients.iter().any(|client| client.owns(conn))
     }
 
-    /// What came of snapshots so far, all sessions together.
+    /// What the snapshot clients of all sessions have counted, in sum.
     pub fn catch_up(&self) -> CatchUpCounters {
         let counters = self.clients.iter().map(Listener::catch_up);
         counters.fold(CatchUpCounters::default(), |sum, each| sum + each)
@@ -103,7 +104,7 @@ impl Subscriber {
         self.clients.iter().all(Listener::ended)
     }
 
-    /// What was met so far, all sessions together.
+    /// What the listeners of all sessions have counted, in sum.
     pub fn counters(&self) -> ListenerCounters {
         let counters = self.clients.iter().map(Listener::counters);
         counters.fold(ListenerCounters::default(), |sum, each| sum + each)

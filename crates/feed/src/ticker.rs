@@ -9,21 +9,21 @@ use crate::image::BookImage;
 use crate::ladder::Level;
 use crate::plant::{Kind, Update};
 
-/// Best levels of an instrument: bid, offer.
+/// Best bid level and best offer level of an instrument.
 type Tops = [Option<Level>; 2];
 
-/// Makes updates of messages that a book has taken.
+/// Turns messages that the books have taken into updates.
 #[derive(Debug)]
 pub(crate) struct Ticker {
-    /// Which line its updates are of.
+    /// Number of the line that the updates are of.
     line: u8,
-    /// What was told last, by stock locate.
+    /// Best levels that were told last, by stock locate.
     told: Vec<Tops>,
-    /// What its owner has not taken yet.
+    /// Updates that the owner has not taken yet.
     updates: Vec<Update>,
 }
 
-/// Units of a price, 10^-8, in the 10^-4 of ITCH.
+/// Units of 10^-8 in one price unit of ITCH (10^-4).
 const UNITS: i64 = 10_000;
 
 fn price(price: types::Price) -> Price {
@@ -35,7 +35,7 @@ impl Ticker {
         Ticker { line, told: Vec::new(), updates: Vec::new() }
     }
 
-    /// Moves what is new to the end of `to`.
+    /// Moves the new updates to the end of `to`.
     pub fn take(&mut self, to: &mut Vec<Update>) {
         to.append(&mut self.updates);
     }

@@ -8,18 +8,18 @@ use std::collections::BTreeMap;
 
 use fast::opra::{Best, Quote, Series};
 
-/// Best bid and offer of a series.
+/// Best bid and offer of a series over all exchanges.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Top {
-    /// Best bid.
+    /// Best bid; `None`: there is none.
     pub bid: Option<Best>,
-    /// Best offer.
+    /// Best offer; `None`: there is none.
     pub offer: Option<Best>,
-    /// Quotes heard.
+    /// Number of quotes heard.
     pub quotes: u64,
 }
 
-/// A series in an order: symbol, year, month code, day, strike.
+/// Key of a series, in an order: symbol, year, month code, day, strike code, strike.
 type Key = (u64, u8, u8, u8, u8, i64);
 
 fn key(series: &Series) -> Key {
@@ -27,7 +27,7 @@ fn key(series: &Series) -> Key {
     (symbol, year, month, day, strike_code, strike.0)
 }
 
-/// What a quote does to one side.
+/// What a quote does to the best price of one side.
 enum Change {
     None,
     Quote,
@@ -56,7 +56,7 @@ fn changes(indicator: u8) -> (Change, Change) {
     (bid, offer)
 }
 
-/// Best prices of all series heard of.
+/// Best prices of all series that were heard of.
 #[derive(Clone, Debug)]
 pub struct TopOfBook {
     tops: BTreeMap<Key, Top>,
@@ -93,22 +93,22 @@ impl TopOfBook {
         Some(*top)
     }
 
-    /// Best prices of a series.
+    /// Best prices of a series; `None`: not heard of.
     pub fn get(&self, series: &Series) -> Option<&Top> {
         self.tops.get(&key(series))
     }
 
-    /// Series heard of.
+    /// Number of series heard of.
     pub fn len(&self) -> usize {
         self.tops.len()
     }
 
-    /// Whether nothing has been heard.
+    /// Whether no series was heard of.
     pub fn is_empty(&self) -> bool {
         self.tops.is_empty()
     }
 
-    /// Quotes for which there was no room.
+    /// Number of quotes for which there was no room.
     pub fn ignored(&self) -> u64 {
         self.ignored
     }

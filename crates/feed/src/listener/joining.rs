@@ -17,11 +17,11 @@ use crate::{
 /// there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Joined {
-    /// First message heard after the first snapshot.
+    /// Position of the first message heard after the first snapshot.
     pub first: FeedSeq,
-    /// First message heard after the last snapshot.
+    /// Position of the first message heard after the last snapshot.
     pub last: FeedSeq,
-    /// Snapshots loaded.
+    /// Number of snapshots loaded.
     pub times: u64,
 }
 
@@ -31,7 +31,7 @@ impl Listener {
         self.joined
     }
 
-    /// What came of snapshots so far.
+    /// What the snapshot client has counted so far.
     pub fn catch_up(&self) -> CatchUpCounters {
         self.catch_up.as_ref().map(|catch_up| catch_up.counters).unwrap_or_default()
     }
@@ -131,7 +131,7 @@ impl Listener {
         }
     }
 
-    /// Takes the books of a snapshot and goes on from `seq`.
+    /// Takes over the books of a snapshot and goes on from message `seq`.
     fn load(&mut self, now: Nanos, loading: &Loading, session: Session, number: FeedSeq) {
         let offset = self.sessions.offset_of(session);
         let counted = match offset {

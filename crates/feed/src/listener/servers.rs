@@ -4,17 +4,17 @@
 use types::Peer;
 use wire::moldudp::{TOKEN_LEN, Token};
 
-/// One of them.
+/// What is known of one server.
 #[derive(Debug)]
 struct Server {
     peer: Peer,
-    /// The first message that it still has, as far as it said.
+    /// Number of the first message that the server still has, as far as it has said.
     begins: u64,
-    /// What it gave us to show; zeros ask for one.
+    /// Token that the server gave; zeros ask for one.
     token: Token,
 }
 
-/// Who is asked now, and what each said it has.
+/// The servers, and whose turn it is to be asked.
 #[derive(Debug)]
 pub(super) struct Servers {
     all: Vec<Server>,
@@ -27,22 +27,22 @@ impl Servers {
         Servers { all: peers.into_iter().map(server).collect(), turn: 0 }
     }
 
-    /// How many there are.
+    /// Number of servers.
     pub fn count(&self) -> u32 {
         self.all.len() as u32
     }
 
-    /// The one whose turn it is; `None` when there are none.
+    /// The server whose turn it is; `None`: there are none.
     pub fn asked(&self) -> Option<Peer> {
         self.all.get(self.turn).map(|server| server.peer)
     }
 
-    /// What is to be shown to the one whose turn it is.
+    /// Token to be shown to the server whose turn it is.
     pub fn token(&self) -> Token {
         self.all.get(self.turn).map_or([0; TOKEN_LEN], |server| server.token)
     }
 
-    /// Whether `from` is one of them.
+    /// Whether `from` is one of the servers.
     pub fn has(&self, from: Peer) -> bool {
         self.all.iter().any(|server| server.peer == from)
     }
@@ -71,7 +71,7 @@ impl Servers {
         known.map(|server| server.begins = server.begins.max(first)).is_some()
     }
 
-    /// What they said no longer counts.
+    /// Forgets what the servers said they have.
     pub fn forget(&mut self) {
         self.all.iter_mut().for_each(|server| server.begins = 0);
     }

@@ -14,46 +14,46 @@ use std::collections::VecDeque;
 use types::{later_session, sessions_later};
 use wire::moldudp::Session;
 
-/// Sessions of which something may be missing at one time.
+/// Most sessions of which something may be missing at one time.
 const OPEN_MAX: usize = 64;
 
-/// One of them.
+/// A session that is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Known {
     session: Session,
-    /// Positions before its first message.
+    /// Number of positions before the session's first message.
     offset: u64,
 }
 
-/// What a session's name says.
+/// What the session name of a packet stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Named {
     /// A session that is counted: positions before its first message, and whether it is the last one.
     At {
-        /// Positions before its first message.
+        /// Number of positions before the session's first message.
         offset: u64,
-        /// Whether it is the last one known.
+        /// Whether the session is the last one known.
         last: bool,
     },
-    /// A later one than all that are counted.
+    /// A session that is later than all that are counted.
     Later,
-    /// One that is over and taken.
+    /// A session that is over and taken.
     Past,
-    /// Of another stream.
+    /// A session of another stream.
     Other,
 }
 
-/// The sessions from the one of the next message on.
+/// The sessions from that of the next message on.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    /// The one that it began with.
+    /// The session that the listener began with.
     first: Session,
     known: VecDeque<Known>,
-    /// The last of them is over: nothing comes in it any more.
+    /// Whether the last session is over.
     over: bool,
-    /// The latest that was heard of.
+    /// The latest session that was heard of.
     heard: Session,
-    /// A later one that one packet was of, out of turn.
+    /// A later session that only one packet was of so far, which is not believed yet.
     suspect: Option<Session>,
 }
 
@@ -77,12 +77,12 @@ impl Sessions {
         (session, offset)
     }
 
-    /// The last that is counted.
+    /// The last session that is counted.
     pub fn last(&self) -> Session {
         self.back().session
     }
 
-    /// The latest that was heard of.
+    /// The latest session that was heard of.
     pub fn latest(&self) -> Session {
         self.heard
     }

@@ -1,4 +1,4 @@
-//! One line of the plant: both sides' packets in, updates out.
+//! One line of the plant: packets of both sides in, updates out.
 
 use fast::ErrorCounts;
 use fast::opra::{Event, V2, binary, to_event};
@@ -11,50 +11,50 @@ use crate::arbiter::{
 };
 use crate::top_of_book::TopOfBook;
 
-/// What the packets of a line are.
+/// Format of the packets of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// FAST for OPRA, version 2.
     OpraFastV2,
-    /// OPRA's binary blocks.
+    /// OPRA's binary format, in blocks.
     OpraBinary,
 }
 
-/// How a line is read.
+/// Settings of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LineConfig {
-    /// What its packets are.
+    /// Format of the line's packets.
     pub format: Format,
-    /// How long to wait for what.
+    /// Waiting times of the arbitration between the sides.
     pub arbiter: ArbiterConfig,
-    /// Silence of both sides after which the line's prices are stale.
+    /// Silence of both sides after which the line's prices count as stale.
     pub quiet: Nanos,
-    /// Series whose best prices are kept.
+    /// Most series whose best prices are kept.
     pub series_max: usize,
 }
 
-/// How a line is.
+/// Figures about the health of a line.
 #[derive(Clone, Debug)]
 pub struct LineHealth {
-    /// What became of its messages.
+    /// Totals of the line's messages.
     pub stats: LineStats,
-    /// Its sides.
+    /// Figures about each side.
     pub sides: [SideStats; SIDES],
-    /// Messages decoded.
+    /// Number of messages decoded.
     pub messages: u64,
-    /// Updates made of them.
+    /// Number of updates made of those messages.
     pub updates: u64,
-    /// Packets whose header could not be read.
+    /// Number of packets whose header could not be read.
     pub strange: u64,
-    /// Packets, or the rest of them, that could not be decoded.
+    /// Errors by code of packets that could not be decoded, or not to their end.
     pub errors: ErrorCounts,
-    /// Series with best prices.
+    /// Number of series with best prices.
     pub series: usize,
     /// Whether neither side is heard.
     pub stale: bool,
 }
 
-/// What is behind the arbiter.
+/// Decodes the packets that the arbiter delivers.
 #[derive(Debug)]
 struct Decoding {
     line: u8,
@@ -67,7 +67,7 @@ struct Decoding {
     now: Nanos,
 }
 
-/// One line.
+/// A line of the plant, with the books of its series.
 #[derive(Debug)]
 pub struct Line {
     arbiter: Arbiter,
@@ -128,7 +128,7 @@ impl Line {
         self.arbiter.packet(now, side, head, bytes, &mut sink);
     }
 
-    /// Lets time pass.
+    /// Handles what has become due at `now`; updates are appended.
     pub fn poll(&mut self, now: Nanos, out: &mut Vec<Update>) {
         self.decoding.now = now;
         let mut sink = Out { decoding: &mut self.decoding, out };
@@ -139,7 +139,7 @@ impl Line {
         }
     }
 
-    /// How it is.
+    /// Figures about the line's health so far.
     pub fn health(&self) -> LineHealth {
         LineHealth {
             stats: self.arbiter.stats(),
@@ -153,7 +153,7 @@ impl Line {
         }
     }
 
-    /// Messages decoded, as a measure of its load.
+    /// Number of messages decoded, as a measure of the line's load.
     pub fn load(&self) -> u64 {
         self.decoding.messages
     }
@@ -205,7 +205,7 @@ impl LineSink for Out<'_, '_> {
     }
 }
 
-/// Makes updates of messages.
+/// Turns the messages of a packet into updates.
 struct Making<'d> {
     now: Nanos,
     line: u8,

@@ -18,23 +18,23 @@ use types::Nanos;
 
 use super::update::{UPDATE_BYTES, Update};
 
-/// Updates in a datagram at most.
+/// Most updates in a datagram.
 pub const PACKET_UPDATES: usize = 12;
 const HEADER: usize = 24;
 const SUBSCRIBERS_MAX: usize = 64;
-/// Symbols of a request at most: what fits in a datagram.
+/// Most symbols of a request, so that it fits a datagram.
 const SYMBOLS_MAX: usize = 170;
-/// Different symbols of all subscribers.
+/// Most different symbols of all subscribers together.
 const ALL_SYMBOLS_MAX: usize = 1 << 16;
 const LEASE: Nanos = Nanos(10_000_000_000);
 const BEAT: Nanos = Nanos(1_000_000_000);
-/// A token is good for this long at least, and twice that at most.
+/// Time for which a token is good at least, ns; at most twice that.
 const TOKEN_NS: u64 = 60 * Nanos::SECOND;
 const TOKEN_LEN: usize = 16;
-/// Bytes of a datagram that tells a token, and of the shortest request.
+/// Length of a datagram that gives a token, and of the shortest request, bytes.
 pub const CHALLENGE_LEN: usize = 8 + TOKEN_LEN;
 
-/// What an address has to show.
+/// Proof that an address receives what is sent to it.
 pub type SubscriptionToken = [u8; TOKEN_LEN];
 
 /// The token that a datagram tells; `None` for any other.
@@ -49,19 +49,19 @@ fn challenge(token: SubscriptionToken) -> [u8; CHALLENGE_LEN] {
     bytes
 }
 
-/// What a subscriber asks for.
+/// A request of a subscriber.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Symbols in addition to those asked for before; none for all symbols.
+    /// Symbols wanted in addition to those asked for before; empty: all symbols.
     pub symbols: Vec<u64>,
-    /// Whether everything ends instead.
+    /// Whether the subscription ends instead.
     pub leave: bool,
-    /// What the plant has told this address; zeros before.
+    /// Token that the plant has given this address; zeros: none yet.
     pub token: SubscriptionToken,
 }
 
 impl Request {
-    /// As a datagram.
+    /// The request as a datagram.
     pub fn encode(&self) -> Vec<u8> {
         let symbols = self.symbols.get(..SYMBOLS_MAX).unwrap_or(&self.symbols);
         let mut bytes = b"FBS2".to_vec();
@@ -72,7 +72,7 @@ impl Request {
         bytes
     }
 
-    /// From a datagram; `None` for any other.
+    /// The request in a datagram; `None` for any other datagram.
     pub fn parse(bytes: &[u8]) -> Option<Request> {
         let (head, rest) = bytes.split_first_chunk::<8>()?;
         let &[b'F', b'B', b'S', b'2', join, 0, high, low] = head else { return None };
@@ -88,20 +88,20 @@ impl Request {
     }
 }
 
-/// What became of requests and updates.
+/// What was counted of requests and updates.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SubscriptionCounters {
-    /// Requests granted.
+    /// Number of requests granted.
     pub requests: u64,
-    /// Requests for which there was no room.
+    /// Number of requests for which there was no room.
     pub refused: u64,
-    /// Requests without the right token, which were told it.
+    /// Number of requests without the right token, which were answered with it.
     pub challenged: u64,
-    /// Subscribers that did not ask again in time.
+    /// Number of subscribers that did not ask again in time.
     pub expired: u64,
-    /// Datagrams.
+    /// Number of datagrams sent.
     pub datagrams: u64,
-    /// Updates in them.
+    /// Number of updates in those datagrams.
     pub updates: u64,
 }
 
@@ -115,14 +115,14 @@ struct Subscriber<A> {
     packet: Vec<u8>,
 }
 
-/// All subscribers; `A` is where they are.
+/// All subscribers; `A` is the type of their addresses.
 #[derive(Debug)]
 pub struct Subscriptions<A> {
     epoch: u64,
     seats: Vec<Option<Subscriber<A>>>,
-    /// Who wants a symbol, one bit for each seat.
+    /// Subscribers that want a symbol, one bit for each place.
     wanted: BTreeMap<u64, u64>,
-    /// Who wants all of them.
+    /// Subscribers that want all symbols, one bit for each place.
     everything: u64,
     counters: SubscriptionCounters,
 }
@@ -135,12 +135,12 @@ impl<A: Copy + PartialEq> Subscriptions<A> {
         Subscriptions { epoch, seats, wanted: BTreeMap::new(), everything: 0, counters }
     }
 
-    /// Counts so far.
+    /// What was counted so far.
     pub fn counters(&self) -> SubscriptionCounters {
         self.counters
     }
 
-    /// Subscribers now.
+    /// Number of subscribers at present.
     pub fn subscribers(&self) -> usize {
         self.seats.iter().flatten().count()
     }
@@ -233,7 +233,7 @@ impl<A: Copy + PartialEq> Subscriptions<A> {
         }
     }
 
-    /// Sends what has been begun.
+    /// Sends the datagrams that have been begun.
     pub fn flush(&mut self, now: Nanos, mut send: impl FnMut(A, &[u8])) {
         for subscriber in self.seats.iter_mut().flatten() {
             if !subscriber.packet.is_empty() {
@@ -288,15 +288,15 @@ impl<A: Copy> Subscriber<A> {
 /// The subscriber's side: datagrams in, updates out, losses counted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Follower {
-    /// Epoch of the plant, and number of the next update.
+    /// Epoch of the plant, and number of the next update; `None`: nothing heard.
     at: Option<(u64, u64)>,
-    /// Updates given.
+    /// Number of updates received.
     pub updates: u64,
-    /// Updates that the network lost.
+    /// Number of updates that the network lost.
     pub lost: u64,
-    /// Datagrams that are none of the plant's, or came too late.
+    /// Number of datagrams that are not the plant's, or came too late.
     pub ignored: u64,
-    /// Times the plant began anew.
+    /// How often the plant began a new epoch.
     pub restarts: u64,
 }
 
@@ -332,7 +332,7 @@ impl Follower {
     }
 }
 
-/// Epoch, number of the first update, updates.
+/// Epoch of the plant, number of the first update, and the updates' bytes.
 fn parse(bytes: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (head, body) = bytes.split_first_chunk::<HEADER>()?;
     let (magic, rest) = head.split_first_chunk::<4>()?;

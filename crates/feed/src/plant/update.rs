@@ -3,16 +3,16 @@
 use fast::opra::{Best, Price, Series};
 use types::Nanos;
 
-/// Words of an update.
+/// Number of 64-bit words of an update.
 pub const UPDATE_WORDS: usize = 14;
-/// Bytes of it in a datagram.
+/// Length of an update in a datagram, bytes.
 pub const UPDATE_BYTES: usize = 8 * UPDATE_WORDS;
 
-/// What an update is about.
+/// Kind of an update.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// A quote, and the best prices after it.
+    /// A quote, with the best prices after it.
     Quote = 1,
     /// A trade: price and size of the bid. Where the line numbers trades, as our own feed does, its
     /// number is the offer price, and `bbo` the side that took, `B` or `S`, or 0 after a cross.
@@ -21,7 +21,7 @@ pub enum Kind {
     Gap = 3,
     /// A side of the line is silent; `participant` says which.
     SideDead = 4,
-    /// It is heard again.
+    /// A side of the line is heard again; `participant` says which.
     SideAlive = 5,
     /// Neither side is heard: prices of the line's symbols are stale.
     Stale = 6,
@@ -36,7 +36,7 @@ impl Kind {
         Kind::ALL.into_iter().find(|&kind| kind as u8 == byte)
     }
 
-    /// All kinds, in the order of their numbers.
+    /// All kinds, in ascending order of their numbers.
     pub const ALL: [Kind; 8] = [
         Kind::Quote,
         Kind::Trade,
@@ -48,47 +48,47 @@ impl Kind {
         Kind::Broken,
     ];
 
-    /// Whether it is about a series, and not about a line.
+    /// Whether the kind is about a series, and not about a line.
     pub fn is_tick(self) -> bool {
         matches!(self, Kind::Quote | Kind::Trade | Kind::Broken)
     }
 }
 
-/// Something new.
+/// One normalized update of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Update {
-    /// What it is about.
+    /// Kind of the update.
     pub kind: Kind,
-    /// Which line it came from.
+    /// Number of the line that it came from.
     pub line: u8,
-    /// Exchange.
+    /// Letter of the exchange; for a side of the line, which one.
     pub participant: u8,
-    /// BBO indicator.
+    /// BBO indicator of a quote, as sent.
     pub bbo: u8,
-    /// Number of the message on its line.
+    /// Sequence number of the message on its line.
     pub sequence: u64,
-    /// When its packet came in order.
+    /// When the packet came in order, on the plant's clock.
     pub heard: Nanos,
-    /// Time as sent.
+    /// Time of the message as sent; the unit is the line's.
     pub time: u64,
-    /// Option series; without a symbol for what is about a line.
+    /// Option series or symbol; without a symbol when the update is about a line.
     pub series: Series,
-    /// Price bid, or traded.
+    /// Bid, or price of a trade, in units of 1e-8 of the currency.
     pub bid: Price,
-    /// Contracts or lots bid for, or traded.
+    /// Quantity bid for, or traded, contracts or lots.
     pub bid_size: u64,
-    /// Price offered.
+    /// Offer, in units of 1e-8 of the currency.
     pub offer: Price,
-    /// Contracts or lots offered.
+    /// Quantity offered, contracts or lots.
     pub offer_size: u64,
-    /// Best bid after it.
+    /// Best bid after the update; `None`: there is none.
     pub best_bid: Option<Best>,
-    /// Best offer after it.
+    /// Best offer after the update; `None`: there is none.
     pub best_offer: Option<Best>,
 }
 
 impl Update {
-    /// One about a line.
+    /// An update about a line, not about a series.
     pub fn of_line(kind: Kind, line: u8, heard: Nanos) -> Update {
         Update {
             kind,
@@ -108,7 +108,7 @@ impl Update {
         }
     }
 
-    /// As words.
+    /// The update as words.
     pub fn to_words(&self) -> [u64; UPDATE_WORDS] {
         let Series { symbol, month, day, year, strike_code, strike } = self.series;
         let bytes =
@@ -136,7 +136,7 @@ impl Update {
         ]
     }
 
-    /// From words; `None` for an unknown kind.
+    /// The update in these words; `None` for an unknown kind.
     pub fn from_words(words: &[u64; UPDATE_WORDS]) -> Option<Update> {
         let [
             head,
@@ -176,12 +176,12 @@ impl Update {
         })
     }
 
-    /// Appends it to a datagram.
+    /// Appends the update to a datagram, words big-endian.
     pub fn put(&self, out: &mut Vec<u8>) {
         self.to_words().iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
     }
 
-    /// Reads one of a datagram.
+    /// Reads an update of a datagram; `None` for an unknown kind.
     pub fn read(bytes: &[u8; UPDATE_BYTES]) -> Option<Update> {
         let mut words = [0; UPDATE_WORDS];
         for (word, eight) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -197,7 +197,7 @@ pub fn symbol(text: &str) -> Option<u64> {
     right.then(|| text.bytes().fold(0, |number, byte| number << 8 | u64::from(byte)))
 }
 
-/// The characters of a symbol.
+/// The characters of a symbol that [`symbol`] has made a number of.
 pub fn symbol_text(symbol: u64) -> String {
     let bytes = symbol.to_be_bytes().into_iter().skip_while(|&byte| byte == 0);
     bytes.map(char::from).collect()

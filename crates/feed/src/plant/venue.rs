@@ -18,20 +18,20 @@ use crate::listener::{Joined, ListenerConfig, ListenerCounters};
 use crate::sides::Sides;
 use crate::subscriber::Subscriber;
 
-/// How one session of the feed is.
+/// Figures about one session of the feed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamHealth {
-    /// Which session.
+    /// Name of the session.
     pub session: Session,
     /// Number of the next message.
     pub next: u64,
-    /// What was met.
+    /// What the session's listener has counted.
     pub counters: ListenerCounters,
-    /// What came of snapshots.
+    /// What the session's snapshot client has counted.
     pub catch_up: CatchUpCounters,
-    /// Where it joined by them.
+    /// Where the listener joined by snapshots; `None`: it heard everything.
     pub joined: Option<Joined>,
-    /// Its sides.
+    /// Figures about each side.
     pub sides: [SideStats; SIDES],
     /// Whether neither side is heard.
     pub stale: bool,
@@ -46,16 +46,16 @@ struct Line {
     stale: bool,
 }
 
-/// The lines of a venue, one for each session.
+/// The sessions of a venue's feed as lines of the plant, one for each.
 #[derive(Debug)]
 pub struct VenueFeed {
     subscriber: Subscriber,
     lines: Vec<Line>,
-    /// Where each side comes from.
+    /// Address that each side comes from; `None`: nowhere.
     sources: [Option<Peer>; SIDES],
-    /// Silence of a side after which it is called dead.
+    /// Silence of a side after which it counts as dead, ns.
     silent: Nanos,
-    /// Silence of all sides after which prices of a line are stale.
+    /// Silence of all sides after which prices of a line count as stale, ns.
     quiet: Nanos,
     updates: Vec<Update>,
 }
@@ -101,7 +101,7 @@ impl VenueFeed {
         self.subscriber.set_sources(self.sources.iter().flatten().copied().collect());
     }
 
-    /// The clients of all sessions, with their books.
+    /// The listeners of all sessions, with their books.
     pub fn subscriber(&self) -> &Subscriber {
         &self.subscriber
     }
@@ -111,7 +111,7 @@ impl VenueFeed {
         to.append(&mut self.updates);
     }
 
-    /// How each session is.
+    /// Figures about each session.
     pub fn health(&self) -> Vec<StreamHealth> {
         let one = |(line, client): (&Line, &crate::Listener)| StreamHealth {
             session: client.session(),
@@ -161,7 +161,7 @@ impl VenueFeed {
         }
     }
 
-    /// When a line is stale next, if nothing is heard.
+    /// When a line becomes stale next, if nothing is heard until then.
     fn stale_at(&self) -> Nanos {
         let fresh = self.lines.iter().filter(|line| !line.stale);
         let at = fresh.map(|line| line.heard.after(self.quiet.0.saturating_add(1))).min();
