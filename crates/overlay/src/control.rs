@@ -50,9 +50,9 @@ pub struct ControlHeader {
     pub sender: NodeId,
     /// Tree epoch the sender lives in.
     pub epoch: u32,
-    /// Stream number.
+    /// Number of the stream, which is that of its tree.
     pub stream: u16,
-    /// Reserved; zero.
+    /// Padding; zero.
     pub reserved: [u8; 6],
 }
 
@@ -60,23 +60,23 @@ pub struct ControlHeader {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct HopReportBody {
-    /// Highest hop number heard.
+    /// Highest hop number that was heard from the child.
     pub highest: u16,
     /// With credits: the hop number it may go to.
     pub limit: u16,
     /// Number of [`HopArrival`] entries that follow.
     pub count: u16,
-    /// 1: credits are granted.
+    /// 1: credits are granted, and `limit` counts; 0: they are not.
     pub credits: u16,
 }
 
-/// One order's arrival.
+/// The arrival of one order, as its hop number names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct HopArrival {
-    /// Its hop number.
+    /// Hop number of the order.
     pub number: u16,
-    /// Reserved; zero.
+    /// Padding; zero.
     pub reserved: u16,
     /// How long it took, in ns.
     pub owd_ns: u32,
@@ -92,7 +92,7 @@ pub struct DetourBody {
     pub dead: [u64; 4],
     /// Node of the first bit.
     pub first: NodeId,
-    /// Reserved; zero.
+    /// Padding; zero.
     pub reserved: [u8; 6],
 }
 
@@ -102,7 +102,7 @@ pub struct DetourBody {
 pub struct TreeBody {
     /// Length of a round of the delay all-reduce, in ns.
     pub round_ns: u64,
-    /// Epoch of the tree.
+    /// Epoch that the tree belongs to.
     pub epoch: u32,
     /// Hedging factor H of the tree.
     pub hedge: u16,
@@ -112,7 +112,7 @@ pub struct TreeBody {
     pub layers: [u16; DEPTH_MAX],
     /// H of each layer, or `Hedging::TREE`.
     pub layer_hedges: [u8; DEPTH_MAX],
-    /// Times the proxy layers exist.
+    /// Number of planes: how many times the proxy layers exist.
     pub planes: u16,
     /// Whose children a node helps: 0 the next siblings', 1 those of siblings with another parent,
     /// 2 nobody's.
@@ -123,7 +123,7 @@ pub struct TreeBody {
     pub dynamic: u8,
     /// 0: messages take turns in the planes; else the one plane in use, plus one.
     pub only_plane: u8,
-    /// Reserved; zero.
+    /// Padding; zero.
     pub reserved: [u8; 2],
     /// Places, and who stands there, of the first of those who do not stand at their own; zeros: nobody.
     /// Of more than these the rest follows behind the body ([`tree_tail`]).
@@ -253,7 +253,7 @@ impl ControlHeader {
     }
 }
 
-/// Queues a control datagram.
+/// Appends a control datagram to the outbox.
 pub fn send<B: IntoBytes + Immutable>(
     out: &mut Outbox,
     to: NodeId,

@@ -14,7 +14,7 @@ use types::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
-/// Version of these layouts.
+/// Version of the layouts of this module.
 pub const VERSION: u8 = 1;
 
 /// Kind of a datagram: what its body is.
@@ -91,11 +91,11 @@ pub struct DataBody {
     /// The fleet's largest clock bound: a receiver waits until its own clock reads
     /// `deadline + bound_ns`, so that all wait the same (corner 14).
     pub bound_ns: u32,
-    /// Stream (tree) number.
+    /// Number of the stream, which is that of its tree.
     pub stream: u16,
     /// Hedging of this message: 0 as the tree's, else H + 1.
     pub hedge: u8,
-    /// Bits: [`DATA_PARITY`], [`DATA_OLDEST`].
+    /// Bits [`DATA_PARITY`] and [`DATA_OLDEST`]; the others are zero.
     pub flags: u8,
 }
 
@@ -109,13 +109,13 @@ pub const DATA_OLDEST: u8 = 2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct RepairRequestBody {
-    /// First missing message.
+    /// Position of the first missing message.
     pub from: FeedSeq,
-    /// How many are missing.
+    /// Number of missing messages.
     pub count: u32,
-    /// Stream number.
+    /// Number of the stream, which is that of its tree.
     pub stream: u16,
-    /// Reserved; zero.
+    /// Padding; zero.
     pub reserved: u16,
 }
 
@@ -131,7 +131,7 @@ pub struct DelayBody {
     pub bound_ns: u64,
     /// How many receivers the value speaks for.
     pub receivers: u32,
-    /// Stream number.
+    /// Number of the stream, which is that of its tree.
     pub stream: u16,
     /// How many [`crate::samples::Sample`]s follow, at most [`crate::samples::SAMPLES_MAX`].
     pub samples: u16,
@@ -141,7 +141,7 @@ pub struct DelayBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct OrderBody {
-    /// Transport key (corner 1).
+    /// Transport key of the order (corner 1).
     pub source: Source,
     /// Transport number of the previous message of the same session, 0 for none: the root releases
     /// this one only after that one (corner 3).
@@ -181,9 +181,9 @@ pub fn echo(seq: u64, attempt: u8) -> u32 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct HelloBody {
-    /// The gateway that says hello.
+    /// Gateway that asks for an incarnation.
     pub gateway: GatewayId,
-    /// Reserved; zero.
+    /// Padding; zero.
     pub reserved: u16,
     /// Chosen afresh at each start, so that a repeated Hello is not a second start.
     pub boot_nonce: u32,
@@ -193,13 +193,13 @@ pub struct HelloBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct GrantBody {
-    /// The gateway that asked.
+    /// Gateway that asked.
     pub gateway: GatewayId,
-    /// Reserved; zero.
+    /// Padding; zero.
     pub reserved: u16,
     /// The gateway's boot nonce, echoed.
     pub boot_nonce: u32,
-    /// Incarnation that is granted.
+    /// Incarnation that the gateway was granted.
     pub incarnation: Incarnation,
 }
 
@@ -207,7 +207,7 @@ pub struct GrantBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct AttachBody {
-    /// Account of the stream.
+    /// Account whose private stream is meant.
     pub account: AccountId,
     /// 1: attach, 2: attach wherever the stream is, 0: detach.
     pub attach: u16,
@@ -217,16 +217,16 @@ pub struct AttachBody {
     pub from: u64,
 }
 
-/// Answer to [`AttachBody`].
+/// The root's answer to an [`AttachBody`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct AttachReplyBody {
-    /// Account of the stream.
+    /// Account whose private stream is meant.
     pub account: AccountId,
     /// 1: attached; 2: refused, live at another gateway; 3: detached (also unasked, when the
     /// stream moved to another gateway).
     pub status: u16,
-    /// The request's token, echoed.
+    /// Token of the request that is answered.
     pub token: u32,
     /// First position that will be sent.
     pub from: u64,
@@ -238,11 +238,11 @@ pub struct AttachReplyBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct PrivateBody {
-    /// Account of the stream.
+    /// Account whose private stream the records are of.
     pub account: AccountId,
-    /// Number of records.
+    /// Number of records that follow.
     pub count: u16,
-    /// Attachment they are sent for.
+    /// Token of the attachment that the records are sent for.
     pub token: u32,
     /// Position of the first record.
     pub first: u64,
@@ -252,7 +252,7 @@ pub struct PrivateBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct PrivateAckBody {
-    /// Account of the stream.
+    /// Account whose private stream is acknowledged.
     pub account: AccountId,
     /// 1 when something is missing and should be sent again at once.
     pub gap: u16,
@@ -272,12 +272,12 @@ const _: () = {
     );
 };
 
-/// Why a datagram was refused.
+/// Why bytes are refused as a datagram of the overlay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameError {
     /// Shorter than its header or body, or longer than any datagram.
     Length,
-    /// The version is not [`VERSION`].
+    /// The version of the layout is not [`VERSION`].
     Version,
     /// Unknown kind, or a field that this kind has no use for is not zero.
     Header,

@@ -31,7 +31,7 @@ const ROUND_REACH: u64 = 2;
 /// An incomplete round lowers the root's values by 1 / 2^this at most.
 const FALL_SHIFT: u32 = 4;
 
-/// Bounds of the all-reduce.
+/// Bounds on the values that the all-reduce believes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DelayLimits {
     /// No delay counts for more, in ns.
@@ -59,24 +59,24 @@ impl Default for DelayLimits {
 /// Maximum over a set of receivers: delay, clock bound, and how many receivers are in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DelayValue {
-    /// Largest delay estimate in ns.
+    /// Largest delay estimate of the receivers below, ns.
     pub owd_ns: u64,
-    /// Largest clock bound in ns.
+    /// Largest clock bound of the receivers below, ns.
     pub bound_ns: u64,
-    /// How many receivers it speaks for.
+    /// Number of receivers that the value speaks for.
     pub receivers: u32,
 }
 
-/// Totals of a [`RoundTable`].
+/// What a [`RoundTable`] has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReduceStats {
-    /// Reports merged.
+    /// Number of reports that were merged.
     pub merged: u64,
     /// Reports refused: repeated, after the result was given, from other nodes or distant rounds.
     pub refused: u64,
     /// Values that were cut to the maximum.
     pub cut: u64,
-    /// Results given without some child.
+    /// Number of results that were given without some child's report.
     pub incomplete: u64,
 }
 
@@ -128,7 +128,7 @@ impl RoundTable {
         }
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> ReduceStats {
         self.stats
     }
@@ -254,7 +254,7 @@ impl DelayReducer {
         }
     }
 
-    /// The estimator, for its totals.
+    /// The estimator, for what it has counted.
     pub fn estimator(&self) -> &EstimatorState {
         &self.estimator
     }
@@ -273,7 +273,7 @@ impl DelayReducer {
         self.round_ns = tree.round_ns.max(1);
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> ReduceStats {
         self.table.stats()
     }
@@ -299,7 +299,7 @@ impl DelayReducer {
         settled
     }
 
-    /// When a round is due.
+    /// Time at which the next round is due.
     pub fn next_timeout(&self) -> Nanos {
         self.table.next_timeout()
     }

@@ -15,17 +15,17 @@ use crate::feed::mold::{Header, Packet};
 pub struct Held {
     /// Sequence number of its first message.
     pub seq: u64,
-    /// One past the last message.
+    /// Sequence number behind its last message.
     pub end: u64,
-    /// Overlay id.
+    /// Overlay id of the datagram.
     pub id: u64,
-    /// As stamped; 0 for none.
+    /// Deadline as the root stamped it, ns; 0: none.
     pub deadline: Nanos,
     /// When it may be handed on, on the receiver's clock.
     pub release_at: Nanos,
-    /// When the first copy came.
+    /// When the first copy arrived, on the receiver's clock.
     pub arrived: Nanos,
-    /// The MoldUDP64 packet.
+    /// The MoldUDP64 packet, header included.
     pub packet: Vec<u8>,
 }
 
@@ -45,10 +45,10 @@ impl Held {
     }
 }
 
-/// Result of [`HoldBuffer::insert`].
+/// What became of a datagram given to [`HoldBuffer::insert`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Insert {
-    /// The datagram is held.
+    /// The datagram is held until its release time.
     Held,
     /// Every message in it is held already.
     Known,
@@ -79,7 +79,7 @@ impl HoldBuffer {
         HoldBuffer { slots: Vec::new(), free: Vec::new(), order: VecDeque::new(), max }
     }
 
-    /// Number of datagrams held.
+    /// Number of datagrams that are held.
     pub fn len(&self) -> usize {
         self.order.len()
     }
@@ -166,7 +166,7 @@ impl HoldBuffer {
 /// Fields of a datagram that [`HoldBuffer::insert`] needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fields {
-    /// Overlay id.
+    /// Overlay id of the datagram.
     pub id: u64,
     /// Deadline as the root stamped it.
     pub deadline: Nanos,

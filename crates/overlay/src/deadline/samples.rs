@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Samples in one report at most.
 pub const SAMPLES_MAX: usize = 64;
-/// Rounds between sending and reporting.
+/// Number of rounds between the sending of a message and the report of its arrival.
 pub const REPORT_LAG: u64 = 2;
 /// Rounds a receiver keeps samples of.
 const KEPT: usize = 4;
@@ -35,17 +35,17 @@ const PENDING: u16 = 0x8000;
 )]
 #[repr(C)]
 pub struct Sample {
-    /// Overlay id.
+    /// Overlay id of the message.
     pub id: u64,
-    /// Largest one-way delay, in ns.
+    /// Largest one-way delay over the receivers, ns.
     pub owd_ns: u32,
-    /// How many receivers have it.
+    /// Number of receivers that have the message.
     pub receivers: u16,
-    /// [`SAMPLE_MISSED`], [`SAMPLE_STAMPED`].
+    /// Bits [`SAMPLE_MISSED`] and [`SAMPLE_STAMPED`].
     pub flags: u16,
 }
 
-/// The samples of one round.
+/// The samples of one round, in bounded number.
 #[derive(Clone, Debug)]
 pub struct SampleSet {
     /// Samples in order of their mixed id.
@@ -60,12 +60,12 @@ impl SampleSet {
         SampleSet { list: Vec::with_capacity(limit + 1), limit }
     }
 
-    /// Removes all samples.
+    /// Removes all samples; keeps the memory.
     pub fn clear(&mut self) {
         self.list.clear();
     }
 
-    /// The samples.
+    /// The samples, in order of their mixed ids.
     pub fn as_slice(&self) -> &[Sample] {
         &self.list
     }

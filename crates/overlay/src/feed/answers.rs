@@ -46,7 +46,7 @@ pub type TokenMaker = Box<dyn Fn(&[u8]) -> Token + Send>;
 /// Token bucket: a rate in bytes and a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ByteRate {
-    /// Sustained rate, bytes/s.
+    /// Sustained rate, bytes per second.
     pub per_s: u64,
     /// Largest burst, bytes.
     pub burst: u64,
@@ -73,7 +73,7 @@ pub struct AnswerConfig {
     pub address: ByteRate,
     /// Limit for all addresses together that have not proved themselves.
     pub unproven: ByteRate,
-    /// Limit for all addresses together.
+    /// Rate limit for all addresses together.
     pub all: ByteRate,
 }
 
@@ -98,15 +98,15 @@ pub struct AnswerStats {
     pub unproven_out: u64,
     /// Requests of unproven addresses not answered yet, because three times their bytes are too few.
     pub unproven_short: u64,
-    /// Tokens given.
+    /// Number of tokens given to addresses.
     pub tokens: u64,
-    /// Requests with a right token.
+    /// Number of requests with a valid token.
     pub proven: u64,
     /// Requests not answered, or cut, because a rate was used up.
     pub over_rate: u64,
 }
 
-/// A decoded request.
+/// A request of a member of the public, decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PublicRequest {
     /// Range of messages that is asked for.
@@ -146,7 +146,7 @@ pub struct Allowance {
     earned: u64,
 }
 
-/// A bucket of bytes.
+/// The level of a token bucket of bytes.
 #[derive(Clone, Copy, Default, Debug)]
 struct Bucket {
     left: u64,
@@ -174,10 +174,10 @@ impl Bucket {
     }
 }
 
-/// One place of a table.
+/// One place of a table, for one address.
 #[derive(Clone, Copy, Debug)]
 struct Slot<T> {
-    /// Whose it is.
+    /// Address that the place belongs to.
     name: Peer,
     /// When it was last used; 0 if the slot is free.
     used: Nanos,
@@ -220,7 +220,7 @@ pub struct Answers {
     maker: Option<TokenMaker>,
     /// By address and port: bytes that an unproven one has earned and not got yet.
     earned: Table<u64>,
-    /// By source ([`Peer::source`]).
+    /// Bucket of each source of addresses ([`Peer::source`]).
     addresses: Table<Bucket>,
     unproven: Bucket,
     all: Bucket,
@@ -248,7 +248,7 @@ impl Answers {
         self.maker = Some(maker);
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> AnswerStats {
         self.stats
     }

@@ -30,7 +30,7 @@ const COPIES_MAX: usize = 56;
 pub enum Arrival {
     /// The first copy of its id: process it.
     First,
-    /// Another copy came before.
+    /// A copy of the same id came before.
     Duplicate,
     /// The reorder bound was broken, a later term has begun, or the id is 0: drop.
     TooOld,
@@ -38,14 +38,14 @@ pub enum Arrival {
     StaleEpoch,
 }
 
-/// Totals since the node started.
+/// What a filter has counted since the node started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FilterStats {
-    /// Copies after the first.
+    /// Number of copies after the first.
     pub duplicates: u64,
     /// Copies beyond the reorder bound, of an earlier term, or with id 0.
     pub too_old: u64,
-    /// Copies of an earlier epoch.
+    /// Number of copies of an earlier epoch.
     pub stale_epoch: u64,
     /// Copies from nodes that are no parents for their id; they count as copies all the same.
     pub strays: u64,
@@ -99,12 +99,12 @@ impl DuplicateFilter {
         DuplicateFilter { stats, ..self }
     }
 
-    /// Latest epoch that was seen.
+    /// Latest epoch that a copy had.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> FilterStats {
         self.stats
     }

@@ -16,14 +16,14 @@ const LATER: u8 = 0x80;
 /// Messages before a session are fewer than this.
 const BASE_MAX: u64 = 1 << 48;
 
-/// One session of a stream.
+/// One session of a stream: a trading day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FeedSession {
     /// Name of the stream's first session.
     first: Session,
-    /// Sessions before it.
+    /// Number of sessions before it in the stream.
     count: u16,
-    /// Messages before its first.
+    /// Number of messages before its first message, in all earlier sessions.
     base: u64,
 }
 
@@ -57,17 +57,17 @@ impl FeedSession {
         self.first
     }
 
-    /// Sessions before it.
+    /// Number of sessions before this one in the stream.
     pub fn count(&self) -> u16 {
         self.count
     }
 
-    /// Messages before its first.
+    /// Number of messages before its first message, in all earlier sessions.
     pub fn base(&self) -> u64 {
         self.base
     }
 
-    /// What the public calls it.
+    /// Name of the session in the public's MoldUDP64 packets.
     pub fn name(&self) -> Session {
         later_session(self.first, self.count % FEED_SESSIONS)
     }

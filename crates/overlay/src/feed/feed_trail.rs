@@ -34,7 +34,7 @@ impl FeedTrail {
         FeedTrail { spill: Some(spill), put: 0, waiting: Vec::with_capacity(2 * BLOCK), front: 0 }
     }
 
-    /// The store keeps a datagram.
+    /// Notes that the store keeps a datagram.
     pub(crate) fn append(&mut self, body: &DataBody, packet: &[u8]) {
         let Some(spill) = &mut self.spill else { return };
         self.waiting.extend_from_slice(body.as_bytes());

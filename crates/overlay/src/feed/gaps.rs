@@ -15,16 +15,16 @@ pub const GAPS_MAX: usize = 64;
 /// Doublings of the distance between requests.
 const BACKOFF_MAX: u32 = 10;
 
-/// Messages `from..to` are missing.
+/// A gap in the received messages: `from..to` are missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gap {
-    /// First missing message.
+    /// Sequence number of the first missing message.
     pub from: u64,
     /// Number after the last missing message.
     pub to: u64,
     /// Time at which the gap was noticed.
     pub since: Nanos,
-    /// Time of the next request.
+    /// Time at which the messages are asked for next.
     pub ask_at: Nanos,
     /// How often it was asked for.
     pub asked: u32,
@@ -48,7 +48,7 @@ impl Gaps {
         self.known_end
     }
 
-    /// All gaps, lowest numbers first.
+    /// All gaps, in ascending order of their numbers.
     pub fn list(&self) -> &[Gap] {
         &self.list
     }

@@ -10,14 +10,14 @@
 
 use crate::deadline::samples::Sample;
 
-/// Ids whose stamps are remembered.
+/// Number of ids whose stamps are remembered.
 const STAMPS: usize = 4_096;
 /// Samples of a kind that a decision takes, and at most keeps.
 const KIND_LEAST: usize = 64;
 /// Percentile that is compared, in tenths.
 const TENTHS: usize = 9;
 
-/// Which messages are hedged.
+/// Which messages are hedged, and with how many copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HedgeMode {
     /// Every message, by the H of the tree.
@@ -27,16 +27,16 @@ pub enum HedgeMode {
     OddOnly,
     /// As many as measured gain justifies.
     Adaptive {
-        /// Initial H.
+        /// H at the start.
         first: u8,
-        /// Largest H, at most 8.
+        /// Largest H that may be chosen, at most 8.
         most: u8,
         /// A copy more must save so many thousandths of the delay.
         gain_permille: u16,
     },
 }
 
-/// Chooses H message by message.
+/// Chooses the hedging factor H message by message.
 #[derive(Clone, Debug)]
 pub struct Hedger {
     mode: HedgeMode,

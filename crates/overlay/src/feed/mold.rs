@@ -12,17 +12,17 @@ pub const END_OF_SESSION: u16 = 0xFFFF;
 /// Length field before each message, bytes.
 pub const PREFIX_LEN: usize = 2;
 
-/// Name of a MoldUDP64 session.
+/// Name of a MoldUDP64 session, padded with spaces.
 pub type Session = [u8; 10];
 
 /// The fields of a header or of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Session.
+    /// Session that the sequence numbers belong to.
     pub session: Session,
     /// Sequence number of the first message (heartbeat, end of session: of the next one).
     pub seq: u64,
-    /// Number of messages.
+    /// Number of messages; 0: heartbeat, 0xFFFF: end of session.
     pub count: u16,
 }
 
@@ -53,9 +53,9 @@ impl Header {
 /// A complete packet whose structure was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// Its header.
+    /// Header of the packet.
     pub header: Header,
-    /// The message blocks.
+    /// The messages, each after its length as two bytes, big-endian.
     pub blocks: &'a [u8],
 }
 
@@ -80,7 +80,7 @@ impl<'a> Packet<'a> {
         self.header.seq.saturating_add(u64::from(self.messages()))
     }
 
-    /// Whether it closes the session.
+    /// Whether the packet says that the session has ended.
     pub fn is_end_of_session(&self) -> bool {
         self.header.count == END_OF_SESSION
     }

@@ -128,7 +128,7 @@ impl ParityDecoder {
         ParityDecoder { seen: vec![Seen::default(); REMEMBERED], made: Vec::new() }
     }
 
-    /// Remembers a datagram.
+    /// Remembers a datagram that came, for the parity blocks to come.
     pub fn saw(&mut self, body: &DataBody, packet: &[u8]) {
         let seen = &mut self.seen[body.id as usize % REMEMBERED];
         (seen.id, seen.t_sent, seen.deadline) = (body.id, body.t_sent.0, body.deadline.0);

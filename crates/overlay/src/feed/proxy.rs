@@ -35,9 +35,9 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Settings of a proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProxyConfig {
-    /// Ids its duplicate filter spans.
+    /// Number of ids that the duplicate filter spans.
     pub filter_slots: usize,
-    /// Bounds of the all-reduce.
+    /// Bounds on the values that the all-reduce believes.
     pub delay: DelayLimits,
     /// Serve the children first that have been slowest so far ([`ChildSequence`]).
     pub slowest_first: bool,
@@ -59,16 +59,16 @@ impl Default for ProxyConfig {
     }
 }
 
-/// Totals of a [`Proxy`].
+/// What a [`Proxy`] has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ProxyStats {
     /// Copies of market data that came.
     pub received: u64,
     /// Datagrams of market data passed on (first copies).
     pub forwarded: u64,
-    /// Copies of market data sent.
+    /// Number of copies of market data sent to children.
     pub copies_sent: u64,
-    /// Orders passed upwards.
+    /// Number of orders passed upwards.
     pub orders_up: u64,
     /// Unreadable datagrams, and those of another tree.
     pub malformed: u64,
@@ -76,11 +76,11 @@ pub struct ProxyStats {
     pub unexpected: u64,
     /// Duplicates, missing copies and refusals of market data.
     pub filter: FilterStats,
-    /// Counters of the delay all-reduce.
+    /// What the delay all-reduce has counted.
     pub reduce: ReduceStats,
     /// Orders that wait and leave at a pace.
     pub upstream: UpstreamStats,
-    /// Counters of the repair cache.
+    /// What the repair cache has counted.
     pub cache: CacheStats,
 }
 
@@ -108,7 +108,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// The proxy `node` of `tree`.
+    /// A proxy for the node `node` of `tree`.
     pub fn new(tree: Tree, node: NodeId, config: ProxyConfig) -> Proxy {
         let copies = tree.copies(node);
         Proxy {
@@ -131,7 +131,7 @@ impl Proxy {
         }
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> ProxyStats {
         ProxyStats {
             filter: self.filter.stats(),

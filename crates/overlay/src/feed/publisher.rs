@@ -46,10 +46,10 @@ use crate::{
 /// Numbers that are never reached, and far from overflow.
 const NUMBER_MAX: u64 = 1 << 62;
 
-/// Settings of a publisher.
+/// Settings of a publisher: packets, timers, repair, deadlines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PublisherConfig {
-    /// MoldUDP64 session.
+    /// Name of the stream's first MoldUDP64 session.
     pub session: Session,
     /// Longest MoldUDP64 packet, in bytes; cut to [`MOLD_PACKET_BUILT_MAX`].
     pub packet_max: usize,
@@ -60,13 +60,13 @@ pub struct PublisherConfig {
     pub heartbeat_min_ns: u64,
     /// Largest distance of heartbeats, in ns.
     pub heartbeat_max_ns: u64,
-    /// Size of the retransmission store.
+    /// Bounds of the retransmission store.
     pub store: StoreConfig,
-    /// Bounds of the all-reduce.
+    /// Bounds on the values that the all-reduce believes.
     pub delay: DelayLimits,
     /// How delays become deadlines; those that need samples need `delay.samples`.
     pub estimator: Estimator,
-    /// Which messages are hedged.
+    /// Which messages are hedged, and with how many copies.
     pub hedge: HedgeMode,
     /// A parity block for every so many datagrams; 0: none.
     pub parity: u16,
@@ -75,7 +75,7 @@ pub struct PublisherConfig {
 }
 
 impl PublisherConfig {
-    /// Default settings for this session.
+    /// The default settings for a stream with this first session.
     pub fn new(session: Session) -> PublisherConfig {
         PublisherConfig {
             session,
@@ -93,18 +93,18 @@ impl PublisherConfig {
     }
 }
 
-/// Totals of a [`Publisher`].
+/// What a [`Publisher`] has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PublisherStats {
-    /// Messages published.
+    /// Number of messages published.
     pub messages: u64,
     /// Datagrams with messages, each counted once whatever the number of children.
     pub datagrams: u64,
-    /// Heartbeats and end-of-session datagrams.
+    /// Number of heartbeats and end-of-session datagrams.
     pub heartbeats: u64,
-    /// Parity blocks.
+    /// Number of parity blocks sent.
     pub parities: u64,
-    /// Datagrams stamped with a deadline.
+    /// Number of datagrams stamped with a deadline.
     pub deadlines: u64,
     /// Frames that were unreadable or are not for a publisher.
     pub malformed: u64,
@@ -113,7 +113,7 @@ pub struct PublisherStats {
 /// Why a message was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PushError {
-    /// Longer than a packet allows.
+    /// The message is longer than a packet allows.
     TooLong,
     /// The session has ended; nothing is published any more.
     SessionOver,
@@ -133,10 +133,10 @@ pub struct FeedRelease {
     pub bound_ns: u64,
 }
 
-/// The publisher of one tree.
+/// The publisher at the root of one tree.
 pub struct Publisher {
     tree: Tree,
-    /// The day's session.
+    /// The session of the present day.
     session: FeedSession,
     config: PublisherConfig,
     store: RetransmissionStore,
@@ -149,7 +149,7 @@ pub struct Publisher {
     detoured: Vec<NodeId>,
     /// The packet being filled; its first 20 bytes are written when it leaves.
     packet: Vec<u8>,
-    /// Messages in `packet`.
+    /// Number of messages in `packet`.
     count: u16,
     /// Sequence number of the next message.
     next_seq: u64,
@@ -218,7 +218,7 @@ impl Publisher {
         (self.heartbeat_at, self.heartbeat_ns) = (Nanos(0), self.config.heartbeat_min_ns.max(1));
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> PublisherStats {
         self.stats
     }
@@ -271,7 +271,7 @@ impl Publisher {
         }
     }
 
-    /// Nodes that are believed dead.
+    /// The nodes that are believed to be dead, and the routes around them.
     pub fn failover_routes(&self) -> &FailoverRoutes {
         &self.routes
     }
@@ -327,7 +327,7 @@ impl Publisher {
         self.store.begin_session(self.session);
     }
 
-    /// The day's session.
+    /// The session of the present day.
     pub fn session(&self) -> FeedSession {
         self.session
     }
@@ -379,7 +379,7 @@ impl Publisher {
         self.store.handle_public_request(now.now, from, bytes, out);
     }
 
-    /// Linger, heartbeat and all-reduce timers.
+    /// Handles the timers of linger, heartbeat and all-reduce that are due.
     pub fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
         self.flush(now, out);
         if self.reducer.handle_timeout(now.now) {
@@ -390,7 +390,7 @@ impl Publisher {
         }
     }
 
-    /// When [`Publisher::handle_timeout`] is wanted next.
+    /// Next time at which [`Publisher::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> Nanos {
         let linger = match self.count {
             0 => Nanos::NEVER,

@@ -54,18 +54,18 @@ const ARRIVALS: usize = 1_024;
 /// A packet further ahead of the last release than this is not believed.
 const AHEAD_MAX: u64 = 1 << 32;
 
-/// Settings of a receiver.
+/// Settings of a receiver: what it takes, holds and repairs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceiverConfig {
-    /// MoldUDP64 session to take.
+    /// Name of the stream's first MoldUDP64 session; others are refused.
     pub session: Session,
     /// Address to which released packets are sent.
     pub feed: Peer,
     /// What its datagrams to other nodes leave by.
     pub channel: Channel,
-    /// First message to hand on.
+    /// Position of the first message to hand on.
     pub first: FeedSeq,
-    /// Ids the duplicate filter spans.
+    /// Number of ids that the duplicate filter spans.
     pub filter_slots: usize,
     /// Most datagrams that are held at a time.
     pub hold_max: usize,
@@ -132,7 +132,7 @@ impl ReceiverConfig {
     }
 }
 
-/// Totals of a [`Receiver`].
+/// What a [`Receiver`] has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReceiverStats {
     /// Copies of market data that came through the tree.
@@ -143,11 +143,11 @@ pub struct ReceiverStats {
     pub malformed: u64,
     /// Readable ones that are not for a receiver, or come from where they should not.
     pub unexpected: u64,
-    /// Heartbeats and end-of-session datagrams.
+    /// Number of heartbeats and end-of-session datagrams.
     pub heartbeats: u64,
-    /// Packets handed on.
+    /// Number of packets handed on.
     pub released_packets: u64,
-    /// Messages handed on.
+    /// Number of messages handed on.
     pub released_messages: u64,
     /// Sum of the times from arrival to release, in ns.
     pub hold_ns_sum: u64,
@@ -157,13 +157,13 @@ pub struct ReceiverStats {
     pub late_blocked: u64,
     /// First copies whose messages were here already, through repair.
     pub superseded: u64,
-    /// Requests to the retransmission server.
+    /// Number of requests to the retransmission server.
     pub repairs_requested: u64,
     /// Repair datagrams that brought something new.
     pub repairs_filled: u64,
     /// Repair datagrams that came for nothing.
     pub repairs_useless: u64,
-    /// Requests that went to proxies.
+    /// Number of requests sent to proxies.
     pub parents_asked: u64,
     /// Parity blocks that made up a missing datagram.
     pub parity_filled: u64,
@@ -211,7 +211,7 @@ pub struct Receiver {
     repaired: u64,
     /// The tree of the next epoch, until it begins.
     prepared: Option<Tree>,
-    /// When something may be due.
+    /// Earliest time at which something may be due.
     wake: Nanos,
     /// Filter of the last epoch, for what is still on its way.
     former: Option<DuplicateFilter>,
@@ -255,12 +255,12 @@ impl Receiver {
         }
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> ReceiverStats {
         ReceiverStats { filter: self.filter.stats(), skip: self.skip.stats(), ..self.stats }
     }
 
-    /// The last message handed on.
+    /// Position of the last message handed on.
     pub fn watermark(&self) -> FeedSeq {
         FeedSeq(self.next.saturating_sub(1))
     }
@@ -272,7 +272,7 @@ impl Receiver {
         FeedSeq(self.next.max(due).saturating_sub(1))
     }
 
-    /// Number of datagrams held.
+    /// Number of datagrams that are held.
     pub fn held(&self) -> usize {
         self.hold.len()
     }
@@ -398,7 +398,7 @@ impl Receiver {
         self.wake = self.due();
     }
 
-    /// When [`Receiver::handle_timeout`] is wanted next.
+    /// Next time at which [`Receiver::handle_timeout`] has something to do.
     #[inline]
     pub fn next_timeout(&self) -> Nanos {
         self.wake
@@ -741,7 +741,7 @@ fn publish_header(session: FeedSession, buffer: &mut [u8], start: usize) {
 
 /// Jumping over what it can't have any more; [`crate::skip`] says when.
 impl Receiver {
-    /// Messages jumped over so far.
+    /// Number of messages that were jumped over.
     pub fn skipped(&self) -> u64 {
         self.skip.stats().messages
     }

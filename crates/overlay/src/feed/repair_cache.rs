@@ -17,14 +17,14 @@ use crate::{
     frame::{DataBody, FrameKind, HopHeader, RepairRequestBody},
 };
 
-/// Size and temper of a cache.
+/// Bounds of a repair cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
-    /// Number of datagrams kept.
+    /// Number of datagrams that are kept.
     pub datagrams: usize,
     /// Least time between two copies of one datagram to one receiver, in ns.
     pub quiet_ns: u64,
-    /// Repairs per millisecond at most.
+    /// Most datagrams sent again per millisecond.
     pub per_ms: u32,
 }
 
@@ -34,12 +34,12 @@ impl Default for CacheConfig {
     }
 }
 
-/// Totals of a cache.
+/// What a repair cache has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheStats {
-    /// Requests received.
+    /// Number of requests received.
     pub requests: u64,
-    /// Datagrams sent again.
+    /// Number of datagrams sent again.
     pub repaired: u64,
     /// Of what was asked for, not sent because it had been just now, or too much was.
     pub suppressed: u64,
@@ -68,7 +68,7 @@ pub struct RepairCache {
 }
 
 impl RepairCache {
-    /// An empty cache.
+    /// A cache without datagrams.
     pub fn new(config: CacheConfig) -> RepairCache {
         let datagrams = config.datagrams.max(1);
         RepairCache {
@@ -80,7 +80,7 @@ impl RepairCache {
         }
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> CacheStats {
         self.stats
     }
@@ -159,7 +159,7 @@ impl RepairCache {
         self.stats.unknown += u64::from(!found);
     }
 
-    /// Header of a repair datagram.
+    /// Header of a datagram that is sent as a repair.
     pub fn header(node: NodeId, epoch: u32) -> HopHeader {
         HopHeader::new(FrameKind::Repair, node, epoch)
     }

@@ -39,10 +39,10 @@ use crate::{
 /// Datagrams sent in answer to one request at most.
 pub const REPAIR_DATAGRAMS_MAX: usize = 32;
 
-/// Size of the store.
+/// Bounds of a [`RetransmissionStore`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoreConfig {
-    /// Most datagrams kept.
+    /// Most datagrams that are kept.
     pub datagrams: usize,
     /// Most bytes kept; room for at least one packet is always there.
     pub bytes: usize,
@@ -63,14 +63,14 @@ impl Default for StoreConfig {
     }
 }
 
-/// Totals of a [`RetransmissionStore`].
+/// What a [`RetransmissionStore`] has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StoreStats {
-    /// Repair requests of receivers.
+    /// Number of repair requests of receivers.
     pub repair_requests: u64,
-    /// Datagrams sent again to receivers.
+    /// Number of datagrams sent again to receivers.
     pub repaired_datagrams: u64,
-    /// MoldUDP64 requests from anywhere.
+    /// Number of MoldUDP64 requests of the public.
     pub public_requests: u64,
     /// Packets sent in answer to those.
     pub public_replies: u64,
@@ -151,7 +151,7 @@ impl RetransmissionStore {
         }
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> StoreStats {
         self.stats
     }
@@ -171,7 +171,7 @@ impl RetransmissionStore {
         self.tree = tree;
     }
 
-    /// The oldest message still kept.
+    /// Position of the oldest message that is kept; `None`: none is.
     pub fn oldest(&self) -> Option<FeedSeq> {
         self.entries.front().map(|entry| FeedSeq(entry.seq))
     }

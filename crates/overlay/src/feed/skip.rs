@@ -17,7 +17,7 @@ use types::Nanos;
 pub struct SkipStats {
     /// Number of messages that were skipped.
     pub messages: u64,
-    /// Number of skips.
+    /// Number of times that messages were skipped.
     pub jumps: u64,
     /// Answers of the server that it no longer has what was asked for.
     pub told: u64,
@@ -36,12 +36,12 @@ pub struct Skip {
 }
 
 impl Skip {
-    /// No lost messages so far.
+    /// Nothing lost yet; a gap of more than `gap_max` messages is not repaired (0: every gap is).
     pub fn new(gap_max: u64) -> Skip {
         Skip { oldest: 0, public_at: Nanos(0), gap_max, stats: SkipStats::default() }
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> SkipStats {
         self.stats
     }

@@ -17,7 +17,7 @@ pub struct Subscribers {
 }
 
 impl Subscribers {
-    /// One subscriber; none for [`Peer::NOBODY`].
+    /// A list of one subscriber; empty for [`Peer::NOBODY`].
     pub(crate) fn of(one: Peer) -> Subscribers {
         let mut peers = Vec::with_capacity(SUBSCRIBERS_MAX);
         peers.extend(Some(one).filter(|one| *one != Peer::NOBODY));
@@ -41,7 +41,7 @@ impl Subscribers {
         self.peers.len() < before
     }
 
-    /// Whether `peer` is subscribed.
+    /// Whether `peer` is in the list of subscribers.
     pub fn has(&self, peer: Peer) -> bool {
         self.peers.contains(&peer)
     }

@@ -23,10 +23,10 @@ use types::{Nanos, SplitMix64, limits::ACCOUNTS_MAX};
 
 use crate::orders::order_facts::{OrderFacts, OrderKind};
 
-/// In which order messages leave.
+/// Order in which messages leave the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum QueuePolicy {
-    /// In order of arrival.
+    /// In the order in which they arrived.
     Fifo,
     /// Oldest order first, by `t_in`.
     SimplePq,
@@ -35,14 +35,14 @@ pub enum QueuePolicy {
     LimitOrder,
 }
 
-/// Settings of a queue.
+/// Settings of an [`EgressQueue`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueConfig {
-    /// In which order messages leave.
+    /// Order in which messages leave the queue.
     pub policy: QueuePolicy,
-    /// Messages that may wait.
+    /// Most messages that may wait.
     pub capacity: usize,
-    /// Messages of one account that may wait.
+    /// Most messages of one account that may wait.
     pub account_max: usize,
     /// Wait after which a message is served from the age lane, in ns.
     pub age_ns: u64,
@@ -66,18 +66,18 @@ impl Default for QueueConfig {
 /// Why a message was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shed {
-    /// The queue is full.
+    /// The queue holds as many messages as it may.
     Full,
-    /// The account has its share of the places.
+    /// The account has as many messages in the queue as it may.
     Account,
 }
 
-/// Totals of a queue.
+/// What a queue has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueStats {
-    /// Messages taken.
+    /// Number of messages taken.
     pub taken: u64,
-    /// Messages that left.
+    /// Number of messages that left.
     pub served: u64,
     /// Messages that left through the lane for old messages.
     pub aged: u64,
@@ -134,7 +134,7 @@ struct Key {
 
 #[derive(Clone, Copy)]
 struct Account {
-    /// Messages that wait, all together.
+    /// Number of messages that wait, of all kinds together.
     waiting: u32,
     /// Messages that are not behind a barrier.
     ahead: u32,
@@ -167,7 +167,7 @@ pub struct EgressQueue {
 }
 
 impl EgressQueue {
-    /// An empty queue.
+    /// A queue without messages.
     pub fn new(config: QueueConfig) -> EgressQueue {
         let capacity = config.capacity.clamp(1, 1 << 20);
         let config = QueueConfig { capacity, ..config };
@@ -215,7 +215,7 @@ impl EgressQueue {
         self.config.capacity - self.len
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> QueueStats {
         self.stats
     }

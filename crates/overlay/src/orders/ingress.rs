@@ -29,11 +29,11 @@ pub struct IngressConfig {
     pub shard: ShardId,
     /// Highest gateway number, at most [`GATEWAYS_MAX`].
     pub gateways: usize,
-    /// Settings of the sequencer.
+    /// Settings of the sequencer behind the ingress.
     pub sequencer: SequencerConfig,
 }
 
-/// Verdict on an arriving order.
+/// What became of an order that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It was taken by the sequencer.
@@ -65,7 +65,7 @@ pub struct IngressCounters {
     pub duplicates: u64,
     /// Unknown gateway, stale life, number out of range or invalid.
     pub refused: u64,
-    /// Dropped for want of room.
+    /// Number of orders dropped for want of room.
     pub full: u64,
 }
 
@@ -80,7 +80,7 @@ struct Life {
 /// Orders of a gateway's incarnation that arrived, whether in the log already or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrivals<'a> {
-    /// Incarnation of the gateway.
+    /// Incarnation of the gateway that the orders are of.
     pub incarnation: Incarnation,
     /// Numbers of its orders that arrived and were taken.
     pub received: &'a SeqWindow,
@@ -93,7 +93,7 @@ pub struct Ingress {
     shard: ShardId,
     /// How far ahead of a gateway's first missing number an order is parked.
     park_reach: u64,
-    /// Present incarnations, by gateway number.
+    /// Present incarnation of each gateway, by gateway number.
     lives: Vec<Option<Life>>,
     sequencer: Sequencer,
     counters: IngressCounters,
@@ -174,7 +174,7 @@ impl Ingress {
         Some(sequenced)
     }
 
-    /// When [`Ingress::pop_due`] may have something.
+    /// Next time at which [`Ingress::pop_due`] may return an order.
     pub fn next_timeout(&self) -> Nanos {
         self.sequencer.next_timeout()
     }
@@ -191,7 +191,7 @@ impl Ingress {
         &self.sequencer
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn counters(&self) -> IngressCounters {
         self.counters
     }

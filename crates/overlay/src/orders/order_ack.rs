@@ -22,9 +22,9 @@ pub const ACK_REACH: usize = 256;
 /// Parts of the acknowledgement that a gateway is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Node of the gateway.
+    /// Node of the gateway that is answered.
     pub to: NodeId,
-    /// Present incarnation of the gateway.
+    /// Incarnation of the gateway at present.
     pub incarnation: Incarnation,
     /// The life's orders in the log.
     pub logged: &'a SeqWindow,
@@ -99,7 +99,7 @@ impl AckScheduler {
         }
     }
 
-    /// When [`AckScheduler::flush_due`] is wanted next.
+    /// Next time at which [`AckScheduler::flush_due`] has something to do.
     pub fn next_timeout(&self) -> Nanos {
         self.due
     }

@@ -6,12 +6,12 @@
 use types::{Command, CommandKind, OrderType, Side};
 use zerocopy::TryFromBytes;
 
-/// Facts of one order message.
+/// What a queue has to know of an order message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OrderFacts {
-    /// Number of the account that sent the order.
+    /// Number of the account that sent the message.
     pub account: u16,
-    /// The instrument.
+    /// Number of the instrument that the message is about.
     pub instrument: u16,
     /// Class of the order, which decides what it may overtake.
     pub kind: OrderKind,

@@ -26,7 +26,7 @@ const IDLE_NS: u64 = 50 * Nanos::MILLI;
 /// Settings of the pacing rule of the paper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacerConfig {
-    /// T in ns.
+    /// Queueing delay that is aimed at (the paper's T), ns.
     pub threshold_ns: u64,
     /// Distance from T that changes nothing, in ns.
     pub cushion_ns: u64,
@@ -36,9 +36,9 @@ pub struct PacerConfig {
     pub down_ns: u64,
     /// Delays of so long count, in ns.
     pub window_ns: u64,
-    /// Time between updates, in ns.
+    /// Time between two updates of the quantum, ns.
     pub update_ns: u64,
-    /// Largest quantum, in ns.
+    /// Largest quantum, ns.
     pub quantum_max_ns: u64,
     /// Quantum to begin with (the paper's P0), in ns.
     pub quantum_first_ns: u64,
@@ -59,7 +59,7 @@ impl Default for PacerConfig {
     }
 }
 
-/// The quantum of one sender.
+/// The pacing state of one sender: its quantum.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     config: PacerConfig,
@@ -122,7 +122,7 @@ impl Pacer {
 /// A parent's grants to the children that send to it.
 #[derive(Clone, Debug)]
 pub struct Credits {
-    /// Packets per distribution at most.
+    /// Most packets of one distribution.
     rate: u32,
     children: Vec<Child>,
 }
@@ -217,7 +217,7 @@ impl Credits {
         Some(self.children[place].limit)
     }
 
-    /// Packets that may still come.
+    /// Number of packets that may still come.
     pub fn outstanding(&self) -> usize {
         let ahead = |child: &Child| usize::from(child.limit.wrapping_sub(child.highest));
         self.children.iter().map(ahead).sum()

@@ -1,6 +1,6 @@
 //! Fixed-size storage for one order's opaque bytes, so that queues of orders never allocate.
 
-/// Longest order payload in bytes.
+/// Longest payload of an order message, bytes.
 pub const ORDER_PAYLOAD_MAX: usize = 128;
 
 /// Up to [`ORDER_PAYLOAD_MAX`] bytes, stored in place.
@@ -13,7 +13,7 @@ pub struct Payload {
 const _: () = assert!(ORDER_PAYLOAD_MAX <= u8::MAX as usize);
 
 impl Payload {
-    /// An empty payload.
+    /// A payload of length 0.
     pub const EMPTY: Payload = Payload { len: 0, bytes: [0; ORDER_PAYLOAD_MAX] };
 
     /// A copy of `bytes`; `None` when they are too long.
@@ -24,7 +24,7 @@ impl Payload {
         Some(payload)
     }
 
-    /// The payload's bytes.
+    /// The bytes of the payload.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }

@@ -18,7 +18,7 @@ pub enum ReleasePolicy {
 /// let that one pass. Never set together with `INPUT_LATE`.
 pub const INPUT_DEFERRED: u64 = 4;
 
-/// The tick an order answers.
+/// The delivery of the tick that an order answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivery {
     /// When the publisher sent the tick.

@@ -12,7 +12,7 @@ use types::Nanos;
 /// Settings of the budget for re-sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BudgetConfig {
-    /// Re-sends per thousand new messages.
+    /// Number of re-sends allowed per thousand new messages.
     pub share_permille: u32,
     /// Re-sends per second besides: what probes a path that has lost everything.
     pub per_second: u32,
@@ -34,7 +34,7 @@ const USEFUL_TOKENS: u64 = 2;
 /// Longest time that earns at once, far beyond what fills any sensible bucket.
 const EARNING_MAX_NS: u64 = 60 * Nanos::SECOND;
 
-/// Token bucket that bounds re-sends.
+/// Token bucket that bounds re-sends by the number of new messages.
 #[derive(Clone, Debug)]
 pub struct ResendBudget {
     config: BudgetConfig,
@@ -44,14 +44,14 @@ pub struct ResendBudget {
 }
 
 impl ResendBudget {
-    /// A full bucket.
+    /// A budget with a full bucket.
     pub fn new(config: BudgetConfig) -> ResendBudget {
         let mut budget = ResendBudget { config, filled: 0, counted: None };
         budget.filled = budget.most();
         budget
     }
 
-    /// A new message was sent.
+    /// Counts a new message, which adds to the budget.
     pub fn sent(&mut self) {
         self.earn(u64::from(self.config.share_permille) * (TOKEN / 1_000));
     }

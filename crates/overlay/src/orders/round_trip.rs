@@ -22,7 +22,7 @@ pub struct RoundTrip {
     doublings: u32,
 }
 
-/// Doublings of the common timeout.
+/// Most doublings of the common timeout.
 const DOUBLINGS_MAX: u32 = 2;
 /// Doublings for one message: more than any ceiling needs, and in range for shifts.
 const BACKOFF_MAX: u32 = 16;

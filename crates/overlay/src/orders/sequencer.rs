@@ -62,14 +62,14 @@ impl Default for SequencerConfig {
 /// An order as it comes in.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
-    /// Transport key.
+    /// Transport key of the order.
     pub source: Source,
     /// Arrival time that the gateway claims.
     pub t_in: Nanos,
     /// Number (same gateway and life) of the order that must leave first; `None` when there is
     /// none or it has left.
     pub waits_for: Option<u64>,
-    /// Payload, not interpreted here.
+    /// Payload of the order, which the sequencer does not interpret.
     pub payload: &'a [u8],
     /// Facts about the order beyond its own fields.
     pub marks: Marks,
@@ -80,31 +80,31 @@ pub struct Offer<'a> {
 pub enum OfferError {
     /// No slot is free, or none for an order that must be parked.
     Full,
-    /// Longer than [`crate::payload::ORDER_PAYLOAD_MAX`].
+    /// The payload is longer than [`crate::payload::ORDER_PAYLOAD_MAX`].
     TooLong,
 }
 
 /// An order on its way into the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequenced {
-    /// Transport key.
+    /// Transport key of the order.
     pub source: Source,
-    /// Claimed by the gateway, unchanged.
+    /// Time of arrival that the gateway claimed, unchanged.
     pub t_in: Nanos,
-    /// Flags for `Input::flags`.
+    /// Bits of [`types::Input::flags`] that the sequencer sets.
     pub flags: u64,
     /// Attempt of the copy that was taken.
     pub attempt: u8,
     /// It was parked: how long it was here says nothing of the way up.
     pub waited: bool,
-    /// Payload, not interpreted here.
+    /// Payload of the order, which the sequencer does not interpret.
     pub payload: Payload,
 }
 
-/// Counters of the sequencer.
+/// What the sequencer has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SequencerCounters {
-    /// Orders that were released.
+    /// Number of orders that were released.
     pub released: u64,
     /// Orders that were released after one with a later arrival time.
     pub late: u64,
@@ -122,7 +122,7 @@ pub struct SequencerCounters {
 
 /// Quantum of most sources ([`SequencerConfig::quantum`]).
 const QUANTUM: u32 = 64;
-/// No slot.
+/// Index that stands for no slot.
 const NIL: u32 = u32::MAX;
 
 struct Slot {
@@ -183,7 +183,7 @@ struct Key {
     slot: u32,
 }
 
-/// The sequencer; see the module.
+/// Orders messages by time of arrival within a window; the module documentation has the rules.
 pub struct Sequencer {
     window_ns: u64,
     t_in_cap_ns: u64,
@@ -342,7 +342,7 @@ impl Sequencer {
         }
     }
 
-    /// Orders held, parked ones included.
+    /// Number of orders held, parked ones included.
     pub fn held(&self) -> usize {
         self.due.len() + self.parked
     }
@@ -357,7 +357,7 @@ impl Sequencer {
         self.parked
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn counters(&self) -> SequencerCounters {
         self.counters
     }

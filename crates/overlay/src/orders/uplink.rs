@@ -40,7 +40,7 @@ use crate::{
 /// Identity of a gateway and its timeouts, ns.
 #[derive(Clone, Debug)]
 pub struct UplinkConfig {
-    /// Number of the gateway.
+    /// Number of the gateway, from 1.
     pub gateway: GatewayId,
     /// Node of the gateway, written into headers.
     pub node: NodeId,
@@ -48,11 +48,11 @@ pub struct UplinkConfig {
     pub root: NodeId,
     /// The engine shard orders are for.
     pub shard: ShardId,
-    /// What its datagrams leave by.
+    /// Channel that its datagrams are sent from.
     pub channel: Channel,
     /// Fresh at every start of the gateway.
     pub boot_nonce: u32,
-    /// Tree epoch.
+    /// Epoch of the tree.
     pub epoch: u32,
     /// Most orders in flight, 1 to [`UPLINK_WINDOW`].
     pub window: usize,
@@ -62,15 +62,15 @@ pub struct UplinkConfig {
     /// [`Uplink::has_room`] is false with fewer free slots than this: what one read from a client
     /// can carry must still fit.
     pub reserve: usize,
-    /// Timeout before the first sample.
+    /// Re-send timeout before the first round trip was timed, ns.
     pub rto_initial_ns: u64,
     /// Shortest re-send timeout, ns.
     pub rto_floor_ns: u64,
     /// Longest timeout by backoff alone, also of Hello; see [`RoundTrip::new`].
     pub rto_ceiling_ns: u64,
-    /// Budget for re-sends.
+    /// Bounds on the number of re-sends.
     pub budget: BudgetConfig,
-    /// Most re-sends per timeout call.
+    /// Most re-sends per call of [`Uplink::handle_timeout`].
     pub resend_batch: usize,
     /// So many timeouts in a row, none of the preferred parent's orders acknowledged between
     /// them, make the next candidate the preferred one.
@@ -118,12 +118,12 @@ pub enum SubmitError {
     UnknownAccount,
 }
 
-/// Counters of the uplink.
+/// What the uplink has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UplinkCounters {
-    /// Orders submitted.
+    /// Number of orders submitted.
     pub sent: u64,
-    /// Copies sent again.
+    /// Number of copies that were sent again.
     pub resent: u64,
     /// Orders known to be in the log.
     pub acked: u64,
@@ -159,7 +159,7 @@ struct InFlight {
     attempt: u32,
     /// Sent copies that went to roots that no longer lead.
     forgiven: u32,
-    /// Candidate of the first copy.
+    /// Index of the candidate that the first copy was sent to.
     parent: usize,
     acked: bool,
     payload: Payload,
@@ -207,7 +207,7 @@ pub struct Uplink {
     /// Numbers `base .. base + orders.len()`; the first is never acknowledged.
     orders: VecDeque<InFlight>,
     base: u64,
-    /// Sessions, by account number.
+    /// What is known of each session, by account number.
     sessions: Vec<SessionOrders>,
     round_trip: RoundTrip,
     budget: ResendBudget,
@@ -281,7 +281,7 @@ impl Uplink {
         self.incarnation.is_some()
     }
 
-    /// Incarnation that was granted.
+    /// Incarnation that was granted; `None`: none yet.
     pub fn incarnation(&self) -> Option<Incarnation> {
         self.incarnation
     }
@@ -317,7 +317,7 @@ impl Uplink {
         self.orders.len()
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn counters(&self) -> UplinkCounters {
         self.counters
     }
@@ -371,7 +371,7 @@ impl Uplink {
         Ok(seq)
     }
 
-    /// The root's answer to Hello.
+    /// Handles the root's answer to a Hello.
     pub fn handle_grant(&mut self, grant: &GrantBody) {
         let ours =
             grant.gateway == self.config.gateway && grant.boot_nonce == self.config.boot_nonce;
@@ -386,7 +386,7 @@ impl Uplink {
         }
     }
 
-    /// Frees what the log has.
+    /// Handles an acknowledgement: frees the slots of orders that are in the log.
     pub fn handle_ack(&mut self, now: ClockReading, ack: &OrderAckBody) {
         let end = self.next_seq();
         let ours = self.incarnation == Some(ack.incarnation) && ack.contiguous < end;
@@ -465,7 +465,7 @@ impl Uplink {
         }
     }
 
-    /// When [`Uplink::handle_timeout`] should be called.
+    /// Next time at which [`Uplink::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> Nanos {
         self.next_due
     }

@@ -34,15 +34,15 @@ const IDLE_NS: u64 = 50 * Nanos::MILLI;
 /// Packets whose arrival is awaited, per parent.
 const AWAITED_MAX: usize = 4_096;
 
-/// Rule that sets the pace.
+/// Rule that decides when the next order may leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Pace {
-    /// Only the smallest gap, `gap_ns`.
+    /// Orders leave at a distance of `gap_ns`, without further rules.
     #[default]
     Free,
     /// The pacing rule of the paper.
     Paper(PacerConfig),
-    /// Credits granted by the parent.
+    /// Orders leave as the parent has granted credits.
     Credits {
         /// Orders that this node grants its own children per millisecond, all together.
         rate: u32,
@@ -54,7 +54,7 @@ pub enum Pace {
 pub struct UpstreamConfig {
     /// Settings of the queue: capacity and order.
     pub queue: QueueConfig,
-    /// Rule that sets the pace.
+    /// Rule that decides when the next order may leave.
     pub pace: Pace,
     /// Least time between two orders in any case, in ns: what the egress can do.
     pub gap_ns: u64,
@@ -63,17 +63,17 @@ pub struct UpstreamConfig {
 /// Counters of a queue towards the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UpstreamStats {
-    /// Counters of the queue itself.
+    /// What the queue itself has counted.
     pub queue: QueueStats,
-    /// Packets that parents never reported.
+    /// Number of packets whose arrival parents never reported.
     pub lost: u64,
     /// Orders sent without leave because a parent was silent.
     pub impatient: u64,
-    /// Reports sent to children.
+    /// Number of reports sent to children.
     pub reports: u64,
 }
 
-/// The way to one parent.
+/// State of the way to one parent.
 struct Gate {
     parent: NodeId,
     sent: u16,
@@ -104,7 +104,7 @@ pub struct UpstreamQueue {
     gates: Vec<Gate>,
     /// Earliest time of the next order.
     free_at: Nanos,
-    /// When the last one left.
+    /// When the last order left.
     sent_at: Nanos,
     /// When something may go that can't now.
     wake: Nanos,
@@ -113,7 +113,7 @@ pub struct UpstreamQueue {
 }
 
 impl UpstreamQueue {
-    /// An empty queue.
+    /// A queue without orders.
     pub fn new(config: UpstreamConfig) -> UpstreamQueue {
         let (pacer, rate) = match config.pace {
             Pace::Free => (None, None),
@@ -133,7 +133,7 @@ impl UpstreamQueue {
         }
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> UpstreamStats {
         let reports = self.feedback.reports;
         UpstreamStats { queue: self.queue.stats(), reports, ..self.stats }
@@ -239,7 +239,7 @@ impl UpstreamQueue {
         self.feedback.handle_timeout(now, self.queue.room(), header, out);
     }
 
-    /// When something may be due.
+    /// Next time at which something may be due.
     pub fn next_timeout(&self) -> Nanos {
         self.wake.min(self.feedback.next_timeout())
     }
@@ -370,7 +370,7 @@ impl PacingFeedback {
         }
     }
 
-    /// When a report is due.
+    /// Next time at which a report is due.
     pub fn next_timeout(&self) -> Nanos {
         self.report_at
     }

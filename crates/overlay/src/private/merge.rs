@@ -28,9 +28,9 @@ pub enum HomeItem<R> {
     Record(R),
     /// The records of another shard up to its position `up_to`, from 1, follow here.
     Refer {
-        /// Whose records.
+        /// Shard that the records are of.
         shard: ShardId,
-        /// Position of the last one.
+        /// Position of the last of those records, from 1.
         up_to: u64,
     },
 }
@@ -88,9 +88,9 @@ pub struct MergePoint {
 pub struct Merged<R> {
     /// Its number in the merged stream, dense from 1.
     pub number: u64,
-    /// The shard it is of.
+    /// Shard that the record is of.
     pub shard: ShardId,
-    /// What it says.
+    /// The record itself.
     pub record: R,
 }
 
@@ -165,7 +165,7 @@ impl<R> StreamMerger<R> {
         }
     }
 
-    /// Counts what nobody wants.
+    /// Counts records before the first one wanted, without giving them out.
     fn pass_over(&mut self) {
         while self.at.number + 1 < self.skip_to
             && let Some(item) = self.home_items.front()

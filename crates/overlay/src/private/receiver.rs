@@ -28,11 +28,11 @@ use crate::{
 pub struct PrivateReceiverConfig {
     /// The gateway's node, written into headers.
     pub node: NodeId,
-    /// Where the streams come from.
+    /// Node of the root that the streams come from.
     pub root: NodeId,
-    /// What its datagrams leave by.
+    /// Channel that its datagrams are sent from.
     pub channel: Channel,
-    /// Tree epoch.
+    /// Epoch of the tree.
     pub epoch: u32,
     /// Length of every record in bytes.
     pub record_len: usize,
@@ -56,7 +56,7 @@ pub struct PrivateReceiverConfig {
 }
 
 impl PrivateReceiverConfig {
-    /// Defaults for one data centre.
+    /// The default settings for one data centre.
     pub fn new(node: NodeId, root: NodeId, record_len: usize) -> Self {
         PrivateReceiverConfig {
             node,
@@ -89,9 +89,9 @@ pub fn first_token(life: Incarnation) -> u32 {
 /// Event that the gateway is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PrivateEvent<'a> {
-    /// The stream is attached here.
+    /// The stream is attached to this gateway.
     Attached {
-        /// Account of the stream.
+        /// Account whose private stream it is.
         account: AccountId,
         /// Position of the first record that will be delivered.
         from: u64,
@@ -100,19 +100,19 @@ pub enum PrivateEvent<'a> {
     },
     /// The root refused: no such account, or it is live at another gateway.
     Refused {
-        /// Account of the stream.
+        /// Account whose private stream it is.
         account: AccountId,
     },
     /// The root ended the attachment: another gateway took the stream over. Not told after
     /// [`PrivateReceiver::detach`].
     Detached {
-        /// Account of the stream.
+        /// Account whose private stream it is.
         account: AccountId,
     },
     /// The root that serves now lacks records that were delivered here: nothing more is until the
     /// stream is detached and attached anew.
     Behind {
-        /// Account whose stream it is.
+        /// Account whose private stream it is.
         account: AccountId,
         /// Position of the record that comes next here.
         asked: u64,
@@ -121,27 +121,27 @@ pub enum PrivateEvent<'a> {
     },
     /// The next record of a stream.
     Record {
-        /// Account of the stream.
+        /// Account whose private stream it is.
         account: AccountId,
         /// Position of the record; one more than the one before.
         position: u64,
-        /// Bytes of the record.
+        /// Contents of the record, `record_len` bytes.
         record: &'a [u8],
     },
 }
 
-/// Counters of the gateway's side.
+/// What the gateway's side has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PrivateReceiverCounters {
-    /// Records that were delivered.
+    /// Number of records that were delivered.
     pub delivered: u64,
-    /// Datagrams that contained nothing new.
+    /// Number of datagrams that contained nothing new.
     pub duplicates: u64,
     /// Datagrams that arrived before an earlier one.
     pub early: u64,
     /// Early datagrams that were dropped because the pool was full.
     pub early_dropped: u64,
-    /// Gaps that were reported.
+    /// Number of gaps that were reported to the root.
     pub gaps: u64,
     /// Datagrams of no attachment of ours, or malformed.
     pub ignored: u64,
@@ -161,7 +161,7 @@ struct Stream {
     token: u32,
     state: State,
     paused: bool,
-    /// Asked for whoever has it.
+    /// Whether the stream is asked for wherever it is attached.
     takes_over: bool,
     /// Wanted position while requesting, then the next one to deliver.
     next: u64,
@@ -191,10 +191,10 @@ pub struct PrivateReceiver {
     config: PrivateReceiverConfig,
     /// `None` before a life has been granted.
     next_token: Option<u32>,
-    /// Streams, sorted by account.
+    /// The streams, in ascending order of accounts.
     streams: Vec<Stream>,
     early: Vec<Early>,
-    /// Accounts that owe an acknowledgement.
+    /// Accounts whose records are to be acknowledged.
     dirty: Vec<AccountId>,
     /// Lower bound of the next due time.
     next_due: Nanos,
@@ -202,7 +202,7 @@ pub struct PrivateReceiver {
 }
 
 impl PrivateReceiver {
-    /// A receiver with nothing attached.
+    /// A receiver without attached streams.
     pub fn new(mut config: PrivateReceiverConfig) -> PrivateReceiver {
         config.record_len = config.record_len.max(1);
         let mut early = Vec::new();
@@ -332,7 +332,7 @@ impl PrivateReceiver {
         self.find(account).is_ok_and(|at| self.streams[at].state == State::Attached)
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn counters(&self) -> PrivateReceiverCounters {
         self.counters
     }
@@ -461,7 +461,7 @@ impl PrivateReceiver {
         self.dirty = dirty;
     }
 
-    /// Repeats requests and sends keep-alives.
+    /// Repeats requests and sends the keep-alives that are due.
     pub fn handle_timeout(&mut self, now: ClockReading, out: &mut Outbox) {
         if now.now < self.next_due {
             return;
@@ -484,7 +484,7 @@ impl PrivateReceiver {
         }
     }
 
-    /// When [`PrivateReceiver::handle_timeout`] should be called.
+    /// Next time at which [`PrivateReceiver::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> Nanos {
         self.next_due
     }

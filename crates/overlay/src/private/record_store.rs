@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 
 use types::{Packer, SpillStore, Unpacker};
 
-/// Records per chunk.
+/// Number of records per chunk.
 const CHUNK_RECORDS: u64 = 64;
 /// Chunks per segment of memory, and in the first run in the spill store.
 const SEGMENT_CHUNKS: usize = 128;
@@ -35,7 +35,7 @@ const RUNS_MAX: usize = 40;
 
 #[derive(Default)]
 struct Stream {
-    /// Number of records so far.
+    /// Number of records stored so far.
     len: u64,
     /// Places in memory of its newest chunks, in order.
     chunks: VecDeque<u32>,
@@ -51,7 +51,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Chunks that are full.
+    /// Number of chunks that are full.
     fn full(&self) -> u64 {
         self.len / CHUNK_RECORDS
     }
@@ -65,7 +65,7 @@ struct Spilled {
     full_max: usize,
     /// The first of them that are in the spill store, too.
     put: usize,
-    /// Chunks that runs stand for.
+    /// Number of chunk places that runs stand for.
     places_used: u64,
     /// Full chunks that were not given up.
     held: u64,
@@ -144,7 +144,7 @@ impl RecordStore {
         }
     }
 
-    /// Bytes in the spill store.
+    /// Number of bytes in the spill store.
     pub(crate) fn in_spill_store(&self) -> u64 {
         self.spilled.as_ref().map_or(0, |spilled| spilled.chunks) * self.chunk_bytes() as u64
     }
@@ -490,21 +490,21 @@ impl RecordStore {
 /// Records within a stream: their chunk, and their bytes in it.
 type Place = (u64, std::ops::Range<usize>);
 
-/// A chunk's bytes in memory.
+/// The bytes of a chunk in memory; `None`: there is no such chunk.
 fn chunk_of(segments: &[Box<[u8]>], chunk: u32, record_len: usize) -> Option<&[u8]> {
     let (chunk, len) = (chunk as usize, record_len * CHUNK_RECORDS as usize);
     let begin = (chunk % SEGMENT_CHUNKS) * len;
     segments.get(chunk / SEGMENT_CHUNKS)?.get(begin..begin + len)
 }
 
-/// Mutable bytes of a chunk.
+/// The bytes of a chunk in memory, for writing; `None`: there is no such chunk.
 fn chunk_mut(segments: &mut [Box<[u8]>], chunk: u32, record_len: usize) -> Option<&mut [u8]> {
     let (chunk, len) = (chunk as usize, record_len * CHUNK_RECORDS as usize);
     let begin = (chunk % SEGMENT_CHUNKS) * len;
     segments.get_mut(chunk / SEGMENT_CHUNKS)?.get_mut(begin..begin + len)
 }
 
-/// Chunks of a stream's run.
+/// Number of chunks of a stream's run with this index.
 fn run_len(run: usize) -> u64 {
     (SEGMENT_CHUNKS as u64) << run
 }

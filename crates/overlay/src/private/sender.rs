@@ -35,7 +35,7 @@ pub const ATTACH: u16 = 1;
 /// [`AttachBody::attach`]: the stream is wanted wherever it is.
 pub const TAKE_OVER: u16 = 2;
 
-/// [`AttachReplyBody::status`]: attached.
+/// [`AttachReplyBody::status`]: the stream is attached to the gateway.
 pub const ATTACHED: u16 = 1;
 /// [`AttachReplyBody::status`]: refused; no such account, or live at another gateway.
 pub const REFUSED: u16 = 2;
@@ -50,9 +50,9 @@ pub const UNKNOWN: u16 = 4;
 pub struct PrivateStreamsConfig {
     /// The root's node, written into headers.
     pub node: NodeId,
-    /// Tree epoch.
+    /// Epoch of the tree.
     pub epoch: u32,
-    /// Highest account number.
+    /// Highest account number that has a stream.
     pub accounts: u16,
     /// Length of every record in bytes; at least one must fit a datagram.
     pub record_len: usize,
@@ -64,7 +64,7 @@ pub struct PrivateStreamsConfig {
     pub in_flight_max: u64,
     /// An attachment unheard for so long may be taken over.
     pub lease_ns: u64,
-    /// First timeout without progress; doubles.
+    /// First re-send timeout without progress, ns; it doubles.
     pub rto_ns: u64,
     /// Longest re-send timeout, ns.
     pub rto_ceiling_ns: u64,
@@ -102,12 +102,12 @@ pub enum AppendError {
     Full,
 }
 
-/// Counters of the root's side.
+/// What the root's side has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PrivateStreamsCounters {
-    /// Datagrams sent that contained records.
+    /// Number of datagrams sent that contained records.
     pub frames: u64,
-    /// Records sent, again or not.
+    /// Number of records sent, repetitions included.
     pub records_sent: u64,
     /// Records of these that had been sent before.
     pub records_resent: u64,
@@ -115,7 +115,7 @@ pub struct PrivateStreamsCounters {
     pub attached: u64,
     /// Takeovers from a gateway whose lease had run out.
     pub takeovers: u64,
-    /// Attach requests that were refused.
+    /// Number of attach requests that were refused.
     pub refused: u64,
     /// Acknowledgements of nothing attached, or of records never sent.
     pub ignored: u64,
@@ -128,11 +128,11 @@ pub struct PrivateStreamsCounters {
 struct Attachment {
     node: NodeId,
     token: u32,
-    /// First position sent for it.
+    /// First position that is sent for this attachment.
     from: u64,
-    /// First position not acknowledged.
+    /// First position that is not acknowledged.
     acked: u64,
-    /// Next position to send.
+    /// Next position to be sent.
     sent: u64,
     /// Next position never sent for this attachment.
     fresh: u64,
@@ -186,7 +186,7 @@ pub struct PrivateStreams {
     config: PrivateStreamsConfig,
     per_frame: u64,
     store: RecordStore,
-    /// Streams, by account number.
+    /// The streams, by account number.
     accounts: Vec<Account>,
     dirty: Vec<u16>,
     /// Accounts that may have a timeout pending.
@@ -254,7 +254,7 @@ impl PrivateStreams {
         self.store.written_down();
     }
 
-    /// Bytes in the spill store.
+    /// Number of bytes in the spill store.
     pub fn in_spill_store(&self) -> u64 {
         self.store.in_spill_store()
     }
@@ -340,7 +340,7 @@ impl PrivateStreams {
         self.config.lease_ns
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn counters(&self) -> PrivateStreamsCounters {
         self.counters
     }
@@ -492,7 +492,7 @@ impl PrivateStreams {
         }
     }
 
-    /// When [`PrivateStreams::handle_timeout`] should be called.
+    /// Next time at which [`PrivateStreams::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> Nanos {
         self.next_due
     }

@@ -15,7 +15,7 @@ use crate::{
     seal::{Aead, NONCE_LEN, TAG_LEN},
 };
 
-/// AES-GCM with one key.
+/// The cipher AES-GCM with one key.
 pub struct AesGcm {
     key: LessSafeKey,
 }

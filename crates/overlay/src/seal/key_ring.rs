@@ -32,7 +32,7 @@ const _: () = assert!(types::limits::GATEWAYS_MAX < RING_ENTRIES_MAX, "and proxi
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct RingHeader {
-    /// [`RING_VERSION`].
+    /// Version of the layout: [`RING_VERSION`].
     pub version: u8,
     /// Must be zero, else it is no ring.
     pub reserved: u8,
@@ -56,7 +56,7 @@ struct Entry {
 
 const _: () = assert!(size_of::<RingHeader>() == 10 && size_of::<Entry>() == 34);
 
-/// Why bytes are no ring.
+/// Why bytes are refused as a key ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RingError {
     /// The version is not [`RING_VERSION`], or a reserved byte is not zero.

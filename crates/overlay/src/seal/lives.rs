@@ -31,9 +31,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::seal::{Aead, Origin, ReplayWindow, SealError, Sealer};
 
-/// First byte of a hello.
+/// First byte of a hello datagram.
 pub const HELLO_VERSION: u8 = 0x83;
-/// Length of a hello, bytes.
+/// Length of a hello datagram, bytes.
 pub const HELLO_LEN: usize = size_of::<Hello>();
 /// Answers that a peer gets at a time.
 pub const ANSWERS: u64 = 8;
@@ -50,7 +50,7 @@ pub const HELD_NS: u64 = 20 * Nanos::MILLI;
 /// Former lives of a peer that are remembered.
 const FORMER_MAX: usize = 8;
 
-/// The life of one process.
+/// One life of a node: its process from start to end.
 #[derive(
     Clone,
     Copy,
@@ -136,7 +136,7 @@ impl Scope {
 
 /// Where keys come from: whoever holds the long-term secrets of some scopes.
 pub trait Keys {
-    /// The cipher under one key.
+    /// The cipher with one key.
     type Key: Aead;
 
     /// What only a holder of the scope's secret can make of `name`, and nobody can tell from random
@@ -161,7 +161,7 @@ pub struct Hello {
     pub to: NodeId,
     /// Must be zero, else it is no hello.
     pub reserved2: u16,
-    /// The sender's life.
+    /// Life of the process that sent it.
     pub life: Life,
     /// The sender's challenge, from 1; 0: it asks nothing.
     pub asks: u64,
@@ -202,13 +202,13 @@ impl Hello {
     }
 }
 
-/// Keys that two lives share.
+/// The keys that the lives of two nodes share.
 pub struct Session<K> {
     /// The key of the two alone.
     pub key: K,
     /// Which one that is, for headers.
     pub tag: u32,
-    /// The other's life, for headers.
+    /// Number of the other node's life, for headers.
     pub life: u32,
     /// The key of what the other one seals for many.
     pub shared: Option<K>,
@@ -274,7 +274,7 @@ pub(crate) struct Link<K> {
 /// A datagram that waits until the life of its receiver is known.
 pub(crate) struct Held {
     since: Nanos,
-    /// The datagram in clear.
+    /// The datagram after it was opened.
     pub(crate) clear: Vec<u8>,
     /// End-to-end part, where that is sealed for several others.
     pub(crate) part: Option<(Origin, Vec<u8>)>,

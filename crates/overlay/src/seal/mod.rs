@@ -36,7 +36,7 @@ pub const NONCE_LEN: usize = 12;
 pub const SEALED_VERSION: u8 = 0x82;
 /// Numbers behind the highest that may still come.
 pub const REPLAY_WINDOW: u64 = 1_024;
-/// Bytes that sealing adds.
+/// Number of bytes that sealing adds to a datagram.
 pub const OVERHEAD: usize = size_of::<SealHeader>() + 2 * TAG_LEN;
 
 /// An authenticated cipher with associated data; the nonce is never repeated under one key.
@@ -72,9 +72,9 @@ pub trait Aead {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct SealHeader {
-    /// [`SEALED_VERSION`].
+    /// Version of the layout: [`SEALED_VERSION`].
     pub version: u8,
-    /// Reserved; zero.
+    /// Padding; zero.
     pub reserved: u8,
     /// Stream: which key and number space of the source.
     pub stream: u16,
@@ -84,7 +84,7 @@ pub struct SealHeader {
     pub number: u64,
     /// The node that sealed the hop part.
     pub hop: NodeId,
-    /// Bytes of the hop part.
+    /// Length of the hop part, bytes.
     pub hop_len: u16,
     /// Which key of the hop's two nodes: [`crate::lives::Session::tag`].
     pub link: u32,
@@ -94,14 +94,14 @@ pub struct SealHeader {
 
 const _: () = assert!(size_of::<SealHeader>() == 32);
 
-/// Why a datagram was refused.
+/// Why a datagram was refused when it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SealError {
     /// The datagram is not in the sealed format.
     Format,
     /// The hop tag is wrong: not from a node with the hop key, or changed on the way.
     HopTag,
-    /// The end-to-end tag is wrong.
+    /// The tag of the end-to-end part is wrong.
     Tag,
     /// This number of this source came before, or is too old to tell.
     Replay,
@@ -139,7 +139,7 @@ pub struct Origin {
     pub stream: u16,
     /// Which life of the source: [`crate::lives::Life::tag`].
     pub life: u32,
-    /// Counter of the source's datagrams.
+    /// Number of the datagram among those of its source.
     pub number: u64,
 }
 
@@ -279,9 +279,9 @@ pub struct OpenedHop<'a> {
     pub sender: NodeId,
     /// That node's number of this hop.
     pub number: u64,
-    /// Origin of the end-to-end part.
+    /// Node that the end-to-end part comes from, and its number there.
     pub origin: Origin,
-    /// The hop part in clear.
+    /// The hop part in clear: the header.
     pub header: &'a [u8],
     /// The end-to-end part as it was sealed, its tag last.
     pub sealed: &'a [u8],

@@ -68,7 +68,7 @@ impl Fleet {
         self.edges.contains(&node.0)
     }
 
-    /// All nodes.
+    /// Numbers of all nodes that have keys.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.nodes).map(NodeId)
     }
@@ -98,12 +98,12 @@ pub(crate) fn kind_of_shared(fleet: &Fleet, node: NodeId) -> Shared {
     if fleet.is_edge(node) { Shared::Orders } else { Shared::Market }
 }
 
-/// Counters of a link.
+/// What a sealed link has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SealedLinkStats {
-    /// Datagrams sealed, copies included.
+    /// Number of datagrams sealed, each copy counted.
     pub sealed: u64,
-    /// Datagrams opened.
+    /// Number of datagrams opened.
     pub opened: u64,
     /// Datagrams refused because they were not sealed or not readable as sealed ones.
     pub clear: u64,
@@ -228,7 +228,7 @@ impl<S: Keys> SealedLink<S> {
         self.node
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> SealedLinkStats {
         self.stats
     }

@@ -17,7 +17,7 @@ use crate::{
 struct Known<K> {
     key: K,
     number: u32,
-    /// The key epoch.
+    /// Epoch of the keys.
     epoch: usize,
     /// Lives of the two nodes of a pair, the lower node's first.
     lives: [Life; 2],
@@ -27,13 +27,13 @@ struct Known<K> {
 /// their number.
 pub struct Tap<S: Keys> {
     fleet: Fleet,
-    /// Ciphers, by key epoch.
+    /// The ciphers, by key epoch.
     keys: Vec<S>,
     /// By node: key epochs and lives that it told somebody of, in that order.
     lives: BTreeMap<NodeId, Vec<(usize, Life)>>,
     /// By both nodes, the lower first, and the tag.
     pairs: BTreeMap<(NodeId, NodeId, u32), Known<S::Key>>,
-    /// By source and its life.
+    /// The shared keys, by source and the source's life.
     shared: BTreeMap<(NodeId, u32), Known<S::Key>>,
     numbers: u32,
     /// Hop parts: key, who sealed, number.

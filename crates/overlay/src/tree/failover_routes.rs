@@ -20,17 +20,17 @@ pub const DETOUR_SPAN: u16 = 256;
 #[derive(Clone, Debug, Default)]
 pub struct FailoverRoutes {
     number: u64,
-    /// Dead nodes, sorted.
+    /// Nodes that are believed to be dead, in ascending order.
     dead: Vec<NodeId>,
 }
 
 impl FailoverRoutes {
-    /// Whether no node is dead.
+    /// Whether no node is believed to be dead.
     pub fn is_empty(&self) -> bool {
         self.dead.is_empty()
     }
 
-    /// Dead nodes, sorted.
+    /// Nodes that are believed to be dead, in ascending order.
     pub fn dead(&self) -> &[NodeId] {
         &self.dead
     }

@@ -20,7 +20,7 @@ use crate::{
 /// Policy that decides which other nodes' children a node also sends to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HedgePolicy {
-    /// Children of the next siblings.
+    /// A node helps the children of its next siblings.
     #[default]
     Sibling,
     /// Children of siblings that have another parent.
@@ -74,9 +74,9 @@ pub struct Children {
     /// Blocks the next layer is cut into: nodes of the sender's layer.
     blocks: u32,
     block: u32,
-    /// Blocks still to be listed.
+    /// Number of blocks that are still to be listed.
     left: u32,
-    /// Blocks listed.
+    /// Number of blocks that have been listed.
     done: u32,
     step: u32,
     order: u32,

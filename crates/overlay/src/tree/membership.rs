@@ -51,9 +51,9 @@ impl Default for RollCallConfig {
 /// A change of tree that is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Changed {
-    /// The new epoch.
+    /// Epoch that begins.
     pub epoch: u32,
-    /// When it was asked for.
+    /// Time at which the change was asked for.
     pub asked_at: Nanos,
     /// From then until everybody knew the tree and the publisher changed, in ns.
     pub prepared_ns: u64,
@@ -72,12 +72,12 @@ pub struct Death {
     pub silent_ns: u64,
 }
 
-/// Counters of roll calls.
+/// What roll calls have counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MembershipStats {
-    /// Roll calls sent.
+    /// Number of roll calls sent.
     pub calls: u64,
-    /// Answers received.
+    /// Number of answers received.
     pub answers: u64,
     /// Proxies that answered again after they had been taken for dead.
     pub returned: u64,
@@ -158,7 +158,7 @@ impl Membership {
         }
     }
 
-    /// The present tree.
+    /// The tree of the present epoch.
     pub fn tree(&self) -> &Tree {
         &self.tree
     }
@@ -199,7 +199,7 @@ impl Membership {
         proxies.map(|member| (member.node, member.trips.median_ns()))
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn stats(&self) -> MembershipStats {
         self.stats
     }
@@ -311,7 +311,7 @@ impl Membership {
         self.call(now, out);
     }
 
-    /// When [`Membership::handle_timeout`] is wanted next.
+    /// Next time at which [`Membership::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> Nanos {
         self.call_at
     }

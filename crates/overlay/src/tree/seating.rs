@@ -60,7 +60,7 @@ impl Seating {
         self.count == 0
     }
 
-    /// Node at a place.
+    /// Node that stands at a place of the tree.
     #[inline]
     pub fn node(&self, place: u32) -> NodeId {
         if self.is_plain() {
@@ -72,7 +72,7 @@ impl Seating {
         NodeId(found.map_or(place as u16, |(_, node)| *node))
     }
 
-    /// Place of a node.
+    /// Place of the tree at which a node stands.
     #[inline]
     pub fn place(&self, node: NodeId) -> u32 {
         if self.is_plain() {

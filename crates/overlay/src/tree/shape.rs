@@ -12,7 +12,7 @@ pub const CHILD_NS: u64 = 2_700;
 pub struct Shape {
     /// Hops from the root to a receiver.
     pub depth: usize,
-    /// Children per proxy.
+    /// Number of children per proxy.
     pub fanout: usize,
 }
 

@@ -28,7 +28,7 @@ use crate::{
 
 /// The root: publisher, retransmission server, sequencer.
 pub const ROOT: NodeId = NodeId(0);
-/// Most layers of a tree.
+/// Largest number of layers of a tree.
 pub const DEPTH_MAX: usize = 8;
 
 /// Layer sizes and the numbering of nodes.
@@ -53,7 +53,7 @@ pub struct Topology {
 /// Parameters on which all nodes of one tree agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tree {
-    /// Layers of the tree.
+    /// Layers, planes and spare proxies of the tree.
     pub topology: Topology,
     /// Siblings a node helps, H; 0 for none. Cut to what a layer allows.
     pub hedge: usize,
@@ -61,20 +61,20 @@ pub struct Tree {
     pub dynamic: bool,
     /// Epoch a node starts in; it follows a publisher that starts a later one.
     pub epoch: u32,
-    /// Number of this tree.
+    /// Number of this tree among those of the feed.
     pub stream: u16,
     /// Length of a round of the delay all-reduce, in ns.
     pub round_ns: u64,
 }
 
-/// Why a topology was refused.
+/// Why a topology or tree was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TopologyError {
     /// No layer, or more than [`DEPTH_MAX`].
     Depth(usize),
-    /// A proxy that serves nobody.
+    /// A proxy would have no children.
     Fanout,
-    /// A layer without nodes.
+    /// This layer, counted from the root, has no nodes.
     EmptyLayer(usize),
     /// More nodes, the root included, than a [`NodeId`] can name.
     TooManyNodes(u64),
@@ -260,7 +260,7 @@ impl Topology {
         &self.sizes[..self.depth]
     }
 
-    /// Hedging policy and factor.
+    /// Hedging policy and factor of the tree.
     pub fn hedging(&self) -> &Hedging {
         &self.hedging
     }
@@ -275,12 +275,12 @@ impl Topology {
         self.spares[self.depth - 1] as usize
     }
 
-    /// How many receivers there are.
+    /// Number of receivers of the tree.
     pub fn receivers(&self) -> usize {
         self.sizes[self.depth - 1] as usize
     }
 
-    /// The receivers, in order.
+    /// Nodes of the receivers, in ascending order.
     pub fn receiver_ids(&self) -> impl Iterator<Item = NodeId> {
         let first = self.firsts[self.depth - 1];
         (first..first + self.sizes[self.depth - 1]).map(|id| NodeId(id as u16))

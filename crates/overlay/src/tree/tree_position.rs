@@ -28,7 +28,7 @@ struct Plain {
     own: u32,
 }
 
-/// The place of one node.
+/// The place of one node in the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct TreePosition {
     node: NodeId,

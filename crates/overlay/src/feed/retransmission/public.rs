@@ -138,7 +138,7 @@ impl RetransmissionStore {
         (out.bytes(span).len(), needed)
     }
 
-    /// A header by itself.
+    /// Sends a packet that is a header only; returns bytes sent and bytes needed.
     fn say(&self, to: Peer, header: Option<Header>, out: &mut Outbox) -> (usize, usize) {
         let Some(header) = header else { return (0, 0) };
         let span = out.store(&header.bytes());
