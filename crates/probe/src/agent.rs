@@ -24,17 +24,17 @@ use crate::packet::{Probe, job_key};
 
 /// Time between a leader's order and the first probe, for the members to hear of it.
 pub const LEAD_NS: u64 = 100 * Nanos::MILLI;
-/// Connections accepted from those who know the key, at a time.
+/// Most connections at a time from those that know the key.
 const ACCEPTED_MAX: usize = 64;
 /// Connections that have proved nothing yet, in all and from one address.
 const STRANGERS_MAX: usize = 128;
 /// Most unauthenticated connections from one address; see [`STRANGERS_MAX`].
 const STRANGERS_PER_SOURCE_MAX: usize = 64;
-/// Longest duration of a handshake.
+/// Longest duration of a handshake, ns.
 const HANDSHAKE_NS: u64 = 2 * Nanos::SECOND;
-/// Probes that may wait for their injected delay.
+/// Most probes that wait for their injected delay.
 const WAITING_MAX: usize = 1 << 16;
-/// A start this far ahead is no job but a mistake.
+/// Longest time until the start of a job, ns; an order for a later start is refused.
 const AHEAD_MAX_NS: u64 = 60 * Nanos::SECOND;
 
 /// Delays of a synthetic cloud, given to what arrives: for tests on one machine.
@@ -60,18 +60,18 @@ impl Injection {
     }
 }
 
-/// Counters of an agent.
+/// What an agent has counted since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AgentCounters {
-    /// Jobs in which it took part.
+    /// Number of jobs in which the agent took part.
     pub jobs: u64,
-    /// Orders refused: busy, impossible, not understood.
+    /// Number of orders refused: busy, impossible, not understood.
     pub refused: u64,
-    /// Connections that did not prove to know the key, in time or at all.
+    /// Number of connections that did not prove to know the key, in time or at all.
     pub unauthenticated: u64,
-    /// Datagrams that were no probe of the running job.
+    /// Number of datagrams that were no probe of the running job.
     pub strangers: u64,
-    /// Probes that had come before: not passed on, not noted.
+    /// Number of probes that had come before, which were neither passed on nor noted.
     pub repeated: u64,
 }
 
@@ -90,7 +90,7 @@ impl Connection {
     }
 }
 
-/// A probing agent.
+/// A probing agent: the node of one VM.
 #[derive(Debug)]
 pub struct Agent {
     key: Key,
@@ -100,7 +100,7 @@ pub struct Agent {
     strangers: Admission<ConnId>,
     next_conn: u32,
     part: Option<Part>,
-    /// Where the part came from; none when this agent leads.
+    /// Connection that the job came from; `None` when this agent leads.
     leader: Option<ConnId>,
     leading: Option<Leading>,
     injection: Option<Injection>,
@@ -131,18 +131,18 @@ impl Agent {
         }
     }
 
-    /// Other bounds for connections that have proved nothing.
+    /// Sets the bounds on connections that have proved nothing.
     #[must_use]
     pub fn with_strangers(self, bounds: AdmissionConfig) -> Agent {
         Agent { strangers: Admission::new(bounds), ..self }
     }
 
-    /// Counters since the start.
+    /// What was counted since the start.
     pub fn counters(&self) -> AgentCounters {
         self.counters
     }
 
-    /// Whether a job is running.
+    /// Whether a job is running at present.
     pub fn is_busy(&self) -> bool {
         self.part.is_some() || self.leading.is_some()
     }

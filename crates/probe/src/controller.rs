@@ -13,20 +13,20 @@ use crate::agent::LEAD_NS;
 use crate::link::{Key, Link, Nonces};
 use crate::message::{Message, Order};
 
-/// Beyond the job's own time: for connecting, the drain at its end, and reporting.
+/// Time beyond a job's own, ns: for connecting, the drain at its end, and reporting.
 const MARGIN_NS: u64 = 3 * Nanos::SECOND;
 
-/// Controller of probing agents.
+/// Controller of probing agents: it runs a campaign job by job.
 #[derive(Debug)]
 pub struct Controller {
     campaign: Campaign,
-    /// By VM: its control address.
+    /// Address of each VM's control channel, by the VM's number.
     addresses: Vec<SocketAddr>,
     key: Key,
     nonces: Nonces,
     active: Option<Active>,
     next_conn: u32,
-    /// Names of jobs told apart for people: one line per job.
+    /// One line for people per job that was started.
     log: Vec<String>,
     finished: bool,
 }
@@ -60,22 +60,22 @@ impl Controller {
         }
     }
 
-    /// The campaign so far.
+    /// The campaign, as far as it has been run.
     pub fn campaign(&self) -> &Campaign {
         &self.campaign
     }
 
-    /// The campaign at the end.
+    /// The campaign, at its end.
     pub fn into_campaign(self) -> Campaign {
         self.campaign
     }
 
-    /// Whether everything has been run.
+    /// Whether all jobs of the campaign have been run.
     pub fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// One line per job started.
+    /// One line for people per job that was started.
     pub fn log(&self) -> &[String] {
         &self.log
     }
@@ -140,7 +140,7 @@ impl Controller {
         }
     }
 
-    /// How the job ended, when these bytes tell.
+    /// The end of the job, when these bytes tell it.
     fn take(&mut self, conn: ConnId, bytes: &[u8], out: &mut Outbox) -> Option<JobEnd> {
         let active = self.active.as_mut().filter(|active| active.conn == conn)?;
         let was_open = active.link.is_open();

@@ -1,4 +1,4 @@
-//! One member's part in a job: when to send what to whom, and what was heard.
+//! One member's part in a job: what it sends when to whom, and what it heard.
 
 use planner::campaign::{Heard, JobKind};
 use planner::stats::{Summary, deviations, quantiles};
@@ -8,15 +8,15 @@ use crate::link::Key;
 use crate::message::Order;
 use crate::packet::Probe;
 
-/// A probe that did not arrive.
+/// Value in a series of delays for a probe that did not arrive.
 pub const LOST: i32 = i32::MIN;
-/// Probes sent in one go after a late call; the rest follow at once in the next.
+/// Most probes sent in one call after a delay; the rest follow in the next call.
 const BURST: u64 = 32;
-/// How long after the last probe arrivals still count.
+/// Time after the last probe during which arrivals still count, ns.
 pub const DRAIN_NS: u64 = 100 * Nanos::MILLI;
-/// Points of a distribution that are reported.
+/// Number of points of a distribution that are reported.
 const QUANTILES: usize = 50;
-/// Slices of a series whose deviations are reported.
+/// Number of slices of a series whose deviations are reported.
 const SLICES: usize = 30;
 
 /// A member's part in a job.
@@ -24,10 +24,10 @@ const SLICES: usize = 30;
 pub struct Part {
     order: Order,
     key: Key,
-    /// Probes that this member sends in all, and has sent.
+    /// Number of probes that this member has to send, and has sent.
     probes: u64,
     sent: u64,
-    /// By member: delays by number; empty of those it does not listen to.
+    /// Delays by probe number, of each member; empty for members that it does not listen to.
     series: Vec<Vec<i32>>,
     /// One bit for each probe of a tree that it has passed on.
     passed: Vec<u64>,
@@ -44,17 +44,17 @@ impl Part {
         Part { series: series.collect(), passed, key, probes, sent: 0, order }
     }
 
-    /// Order of the job.
+    /// The order that the part carries out.
     pub fn order(&self) -> &Order {
         &self.order
     }
 
-    /// When arrivals no longer count.
+    /// Time after which arrivals no longer count.
     pub fn end(&self) -> Nanos {
         self.order.end().after(DRAIN_NS)
     }
 
-    /// When the next probe is due, or the end.
+    /// Time at which the next probe is due, or the end of the part.
     pub fn next_timeout(&self) -> Nanos {
         if self.sent < self.probes { self.due(self.sent) } else { self.end() }
     }

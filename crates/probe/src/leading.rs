@@ -1,4 +1,4 @@
-//! The leader's extra work: tell the members, gather what they heard, report once.
+//! The leader's additional work: tell the members, collect what they heard, report once.
 
 use planner::campaign::{Heard, JobKind, JobReport};
 use planner::stats::Messages;
@@ -7,21 +7,21 @@ use types::{ConnId, Nanos};
 use crate::job::{DRAIN_NS, options};
 use crate::message::Order;
 
-/// Points of the distribution of messages.
+/// Number of points of the messages' distribution that are reported.
 const QUANTILES: usize = 50;
 
-/// A job being led.
+/// A job that this agent leads.
 #[derive(Debug)]
 pub struct Leading {
-    /// The order, its start set.
+    /// The order, with its start time set.
     pub order: Order,
-    /// The connection it came by.
+    /// Connection that the order came by.
     pub asked_by: ConnId,
-    /// By member: its connection; none of the leader's own place.
+    /// Connection of each member; `None` for the leader itself.
     pub members: Vec<Option<ConnId>>,
     heard: Vec<Option<Vec<Heard>>>,
     series: Vec<Vec<i32>>,
-    /// Members that can no longer report.
+    /// Whether each member can no longer report.
     lost: Vec<bool>,
 }
 
@@ -39,7 +39,7 @@ impl Leading {
         }
     }
 
-    /// When to report whatever there is.
+    /// Time at which the report is made, whatever has come.
     pub fn deadline(&self) -> Nanos {
         self.order.end().after(DRAIN_NS).after(self.order.gather_ns)
     }
@@ -64,7 +64,7 @@ impl Leading {
         }
     }
 
-    /// The connection of a member broke.
+    /// Notes that the connection of a member broke.
     pub fn lose(&mut self, place: usize) {
         if let Some(lost) = self.lost.get_mut(place) {
             *lost = true;
@@ -76,7 +76,7 @@ impl Leading {
         self.heard.iter().zip(&self.lost).all(|(heard, lost)| heard.is_some() || *lost)
     }
 
-    /// Report of the job.
+    /// The report made of what the members heard.
     pub fn report(&self) -> JobReport {
         let places = 0..self.heard.len();
         let silent = places.filter(|place| self.heard[*place].is_none()).collect();

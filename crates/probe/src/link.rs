@@ -14,7 +14,7 @@ use std::fmt;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// Longest payload of a frame.
+/// Longest payload of a frame, bytes.
 pub const FRAME_MAX: usize = 4 << 20;
 const NONCE: usize = 32;
 const PROOF: usize = 32;
@@ -25,7 +25,7 @@ const HEADER: usize = 4 + TAG;
 #[derive(Clone)]
 pub struct Key(hmac::Key);
 
-/// A key was too short.
+/// The secret for a key was shorter than 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyError;
 
@@ -103,7 +103,7 @@ impl Nonces {
         Nonces { key: Key(hmac::Key::new(hmac::HMAC_SHA256, &entropy)), next: 0 }
     }
 
-    /// Draws the next nonce.
+    /// The next nonce: 32 bytes that nobody can guess.
     pub fn draw(&mut self) -> [u8; NONCE] {
         self.next += 1;
         self.key.tag(&[&self.next.to_be_bytes()])
@@ -116,10 +116,10 @@ impl Nonces {
     }
 }
 
-/// Why a link is dead.
+/// Why a link was given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkError {
-    /// The other side does not know the key.
+    /// The other side has not proved to know the key.
     Unauthenticated,
     /// A frame was altered, replayed or comes from somebody else.
     Forged,
@@ -141,11 +141,11 @@ impl std::error::Error for LinkError {}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Connected: the acceptor's nonce comes first.
+    /// This end connected; the acceptor's nonce comes first.
     AwaitsNonce,
-    /// Accepted: the other nonce and its proof come.
+    /// This end accepted; the other end's nonce and proof come next.
     AwaitsProof,
-    /// Connected, proof sent: the acceptor's proof comes.
+    /// This end connected and has sent its proof; the acceptor's proof comes next.
     AwaitsAnswer,
     Open,
     Dead,
@@ -186,7 +186,7 @@ impl Link {
         Link::new(shared, nonce, true)
     }
 
-    /// The connecting side's end of a link.
+    /// The connecting end of a link.
     pub fn connect(shared: &Key, nonce: [u8; NONCE]) -> Link {
         Link::new(shared, nonce, false)
     }

@@ -11,9 +11,9 @@ use planner::tree::Shape;
 use serde::{Deserialize, Serialize};
 use types::Nanos;
 
-/// Longest job, warm-up included.
+/// Longest job, warm-up included, ns.
 const JOB_MAX_NS: u64 = 3_600 * Nanos::SECOND;
-/// Longest time before a job starts, and after it to gather.
+/// Longest time before a job starts, and after it to collect reports, ns.
 const WAIT_MAX_NS: u64 = 600 * Nanos::SECOND;
 /// Longest error text, bytes.
 const WHY_MAX: usize = 200;
@@ -24,25 +24,25 @@ const WHY_MAX: usize = 200;
 pub struct Order {
     /// Number of the job: random, never used again.
     pub job: u64,
-    /// Measurement to make.
+    /// Kind of the measurement to make.
     pub kind: JobKind,
-    /// Whom the receiver of the order is among the members; 0 is the leader.
+    /// Index among the members of the agent that gets the order; 0 is the leader.
     pub place: usize,
     /// Control and probe address of every member, as text like `10.0.0.1:7400` or `[fd00::1]:7400`.
     pub members: Vec<SocketAddr>,
-    /// The members' numbers in the pool.
+    /// Number of each member in the pool.
     pub vms: Vec<usize>,
-    /// Children of a member of a tree; 0 without.
+    /// Number of children per member of a tree; 0: the job has no tree.
     pub fanout: usize,
-    /// Probes per second.
+    /// Number of probes sent per second.
     pub rate: u32,
-    /// Length, warm-up included, in nanoseconds.
+    /// Length of the job, warm-up included, ns.
     pub duration_ns: u64,
-    /// Probes before are not counted.
+    /// Time from the start during which probes are not counted, ns.
     pub warmup_ns: u64,
-    /// When to start; 0 in an order to a leader, which sets it.
+    /// Start of the job, ns since the epoch; 0 in an order to a leader, which sets it.
     pub start_ns: u64,
-    /// How long the leader waits for members after the end.
+    /// Longest wait of the leader for the members' reports after the end, ns.
     pub gather_ns: u64,
 }
 
@@ -85,14 +85,14 @@ impl Order {
         (1..=VMS_MAX).map_while(whole).any(|positions| positions == self.members.len())
     }
 
-    /// Probes that a sender sends, warm-up included.
+    /// Number of probes that a sender sends, warm-up included.
     pub fn probes(&self) -> u64 {
         (u128::from(self.rate) * u128::from(self.duration_ns) / u128::from(Nanos::SECOND))
             .try_into()
             .unwrap_or(u64::MAX)
     }
 
-    /// Number of probes that are not counted.
+    /// Number of probes that are sent in the warm-up and not counted.
     pub fn uncounted(&self) -> u64 {
         let probes = u128::from(self.rate) * u128::from(self.warmup_ns);
         (probes / u128::from(Nanos::SECOND)).try_into().unwrap_or(u64::MAX)
@@ -114,41 +114,41 @@ fn is_host(at: &SocketAddr) -> bool {
     !(at.port() == 0 || ip.is_unspecified() || ip.is_multicast() || local)
 }
 
-/// Messages between controller and agents.
+/// A message between controller and agents.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Message {
-    /// Controller to leader: carry this job out.
+    /// Controller to leader: carry out this job.
     Lead(Order),
-    /// Leader to member: take part in it.
+    /// Leader to member: take part in this job.
     Join(Order),
-    /// Member to leader: what I heard.
+    /// Member to leader: what the member heard.
     Heard {
-        /// Number of the job.
+        /// Number of the job that the member took part in.
         job: u64,
-        /// Probes that were heard, by sender.
+        /// What was heard, one entry for each sender.
         heard: Vec<Heard>,
         /// Delays probe by probe, in nanoseconds, of a tree's leaf; `i32::MIN` is lost.
         series: Vec<i32>,
     },
-    /// Leader to controller: what all heard.
+    /// Leader to controller: what all members heard.
     Done {
-        /// Number of the job.
+        /// Number of the job that is done.
         job: u64,
-        /// The report.
+        /// The report of all members.
         report: JobReport,
     },
-    /// Either to whoever asked: no.
+    /// An order was refused; sent to the one that gave it.
     Refused {
-        /// Which job, 0 when that is not known.
+        /// Number of the job; 0: not known.
         job: u64,
-        /// Error, for people to read.
+        /// Reason of the refusal, for people.
         why: String,
     },
 }
 
 impl Message {
-    /// The message as bytes.
+    /// The message as JSON, the payload of a frame.
     pub fn encode(&self) -> Vec<u8> {
         // Fails only on maps with keys that are no text; there are none.
         serde_json::to_vec(self).unwrap_or_default()

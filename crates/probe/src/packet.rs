@@ -6,21 +6,21 @@
 
 use crate::link::Key;
 
-/// Length of a probe, bytes.
+/// Length of a probe datagram, bytes.
 pub const LENGTH: usize = 34;
 const MAGIC: [u8; 4] = *b"FBP1";
 const SIGNED: usize = LENGTH - 8;
 
-/// A probe.
+/// A probe: a datagram with a time of sending.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Probe {
-    /// Job it belongs to.
+    /// Number of the job that the probe belongs to.
     pub job: u64,
-    /// Place among the members of whoever sent this copy.
+    /// Index among the members of the one that sent this copy.
     pub sender: u16,
     /// Number within the job, from 0.
     pub number: u32,
-    /// When the first sender sent it.
+    /// Time at which the first sender sent it, ns since the epoch.
     pub sent_ns: u64,
 }
 
