@@ -1,4 +1,4 @@
-//! The node: one client at a time, relayed to the exchange's own gateway.
+//! The certifier as a node: relays one client at a time to the exchange's own gateway.
 
 use fix::{Frame, Framer};
 use types::{Channel, ClockReading, ConnId, Nanos, Node, Outbox, Peer, Symbol};
@@ -12,60 +12,60 @@ use crate::ouch_watch::{self, OuchWatch};
 use crate::report::{Report, Status, StepReport};
 use crate::steps::{Progress, Step, Verdict};
 
-/// Bytes of a client held back at most; then they go on after all.
+/// Most bytes of a client that are held back; beyond it they are sent on.
 pub const HELD_MAX: usize = 1 << 20;
 /// Longest FIX message that is relayed, bytes.
 const FIX_MESSAGE_MAX: usize = 64 << 10;
-/// How often steps are looked at.
+/// Time between two checks of the current step, ns.
 const LOOK_NS: u64 = 20 * Nanos::MILLI;
-/// The certifier's own session; those to the gateway for the client follow.
+/// Number of the certifier's own session; those to the gateway for the client follow.
 const COUNTER: ConnId = ConnId(1);
 
-/// Settings of a certification.
+/// Settings of a certification: doors, symbol, script.
 #[derive(Clone, Debug)]
 pub struct CertifierConfig {
-    /// Protocol of the client.
+    /// Protocol that the client speaks.
     pub protocol: Protocol,
-    /// The gateway's door for that.
+    /// Address of the gateway's door for that protocol.
     pub gateway: Peer,
-    /// The gateway's OUCH door, for the certifier's own orders.
+    /// Address of the gateway's OUCH door, for the certifier's own orders.
     pub counter_door: Peer,
-    /// The certifier's own user name and password there.
+    /// User name and password of the certifier's own session.
     pub counter_login: (String, String),
-    /// Symbol that is traded.
+    /// Symbol of the instrument that is traded.
     pub symbol: Symbol,
-    /// Steps that are left out.
+    /// Steps of the script that are left out.
     pub skip: Vec<Step>,
-    /// Patience with the client in each step, ns.
+    /// Longest wait for the client in each step, ns.
     pub patience_ns: u64,
     /// Whether the dialogue goes on after a step that the client did not do within that.
     pub keep_going: bool,
 }
 
-/// What the certifier does to the connection.
+/// What the certifier does to the client's connection at present.
 #[derive(Debug, Default)]
 pub struct Interventions {
-    /// Hold the client's bytes back.
+    /// Whether the client's bytes are held back.
     pub hold: bool,
-    /// Let no bytes through, in either direction.
+    /// Whether no bytes are let through, in either direction.
     pub mute: bool,
-    /// The next order gets an impossible price.
+    /// Whether the client's next order is given an impossible price.
     pub spoil: bool,
-    /// The next message to the client, or of it, gets lost.
+    /// Whether the next message to or from the client is dropped.
     pub lose_out: bool,
     pub lose_in: bool,
-    /// The message that the client missed.
+    /// Sequence number of the message that the client missed; `None`: none yet.
     pub lost: Option<u64>,
-    /// Close the connection now.
+    /// Whether the connection is to be closed now.
     pub cut: bool,
-    /// Accept no connection.
+    /// Whether no connection is accepted.
     pub closed: bool,
-    /// The market is to be in a call.
+    /// Whether the market is to be in a call.
     pub call: bool,
 }
 
 impl Interventions {
-    /// Stops interfering with the connection.
+    /// Ends all interventions in the connection.
     pub fn let_go(&mut self) {
         *self = Interventions::default();
     }
@@ -135,19 +135,19 @@ enum Watch {
     Ouch(OuchWatch),
 }
 
-/// The client's connection and ours to the gateway for it.
+/// The client's connection, and the one to the gateway on its behalf.
 #[derive(Debug)]
 struct Line {
     client: ConnId,
     gateway: ConnId,
     open: bool,
-    /// Bytes for the gateway that wait: for its connection, or because they are held.
+    /// Bytes for the gateway that wait for its connection, or are held back.
     held: Vec<u8>,
     from_client: Framing,
     from_gateway: Framing,
 }
 
-/// The node; see the crate.
+/// The certifier: one client at a time, the script, and the report.
 #[derive(Debug)]
 pub struct Certifier {
     config: CertifierConfig,
@@ -160,7 +160,7 @@ pub struct Certifier {
     line: Option<Line>,
     names: u32,
     script: Vec<Step>,
-    /// Reports of the finished steps.
+    /// Reports of the steps that are over.
     done: Vec<StepReport>,
     progress: Option<Progress>,
     faults_seen: usize,
@@ -198,7 +198,7 @@ impl Certifier {
         })
     }
 
-    /// The step under way; `None` before the first and after the last.
+    /// The step that is being done; `None` before the first and after the last.
     pub fn current(&self) -> Option<Step> {
         self.progress.as_ref().map(|progress| progress.step)
     }
@@ -232,7 +232,7 @@ impl Certifier {
         Report { protocol: self.config.protocol, steps: Step::ALL.map(step).to_vec() }
     }
 
-    /// Judges the step under way, and goes on to the next when it is over.
+    /// Judges the step that is being done, and begins the next when it is over.
     fn advance(&mut self, now: Nanos, out: &mut Outbox) {
         while !self.is_done() {
             let (facts, interventions) = (&mut self.facts, &mut self.interventions);
@@ -320,7 +320,7 @@ impl Certifier {
         self.release(out);
     }
 
-    /// Sends on what waits and need not.
+    /// Sends on the bytes that wait and need not wait any longer.
     fn release(&mut self, out: &mut Outbox) {
         let Some(line) = &mut self.line else { return };
         let hold = self.interventions.hold && line.held.len() < HELD_MAX;

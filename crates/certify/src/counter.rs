@@ -6,14 +6,14 @@ use wire::soupbin::{ClientEvent, ClientSession};
 
 use crate::facts::Open;
 
-/// The other side of the client's trades.
+/// The certifier's own participant, which is the other side of the client's trades.
 #[derive(Debug)]
 pub struct Counter {
     session: ClientSession,
     symbol: Symbol,
     number: u32,
     executions: u64,
-    /// Order of the counterparty that may rest in the book.
+    /// Number of its own order that may rest in the book; `None`: there is none.
     resting: Option<u32>,
     scratch: Vec<u8>,
 }
@@ -52,7 +52,7 @@ impl Counter {
         });
     }
 
-    /// Number of executions so far.
+    /// Number of its own executions so far.
     pub fn executions(&self) -> u64 {
         self.executions
     }

@@ -1,15 +1,15 @@
-//! What was seen of a client and of what the exchange told it, whichever the protocol.
+//! What was seen of a client and of what the exchange told it, independent of the protocol.
 
 use std::collections::BTreeMap;
 
 use types::{Nanos, Price, Side};
 
-/// Most orders remembered; the exchange has fewer.
+/// Most open orders that are remembered.
 const OPEN_MAX: usize = 1 << 16;
-/// Faults kept; the first ones tell.
+/// Most faults that are kept, the first ones.
 const FAULTS_MAX: usize = 64;
 
-/// An open order, as its client was told.
+/// An open order, as its client was told of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Open {
     pub side: Side,
@@ -20,12 +20,12 @@ pub struct Open {
 /// The client's or the exchange's own name of an order.
 pub type Key = Vec<u8>;
 
-/// Facts about a dialogue that steps look at.
+/// The facts about a dialogue that steps are judged by.
 #[derive(Clone, Default, Debug)]
 pub struct Facts {
-    /// The client is logged in.
+    /// Whether the client is logged in.
     pub logged_on: bool,
-    /// Number of logins accepted.
+    /// Number of logins that the exchange accepted.
     pub logons: u64,
     /// Answers told to the client, each once: new orders, replaces, cancels asked for, orders that
     /// went away otherwise, refusals, executions.
@@ -33,29 +33,29 @@ pub struct Facts {
     pub replaced: u64,
     pub canceled: u64,
     pub removed: u64,
-    /// Orders that ended because their time was over.
+    /// Number of orders that ended because their time was over.
     pub expired: u64,
-    /// Stop orders that were triggered.
+    /// Number of stop orders that became active.
     pub triggered: u64,
     pub rejected: u64,
     pub executed: u64,
-    /// Executions of an order that stayed open.
+    /// Number of executions after which the order stayed open.
     pub partial: u64,
-    /// Whole messages of the client.
+    /// Number of whole messages that the client sent.
     pub messages: u64,
-    /// When the last one came; 0: none since the connection began.
+    /// Time of the client's last message; 0: none on this connection.
     pub last_message: Nanos,
-    /// Longest silence of a client that is logged in, since a step looked last, ns.
+    /// Longest silence of a client that is logged in since a step last asked, ns.
     pub silence_ns: u64,
     /// Number of logouts that the client sent.
     pub logouts: u64,
     /// Heartbeat interval of the client, ns; 0 before its login.
     pub heartbeat_ns: u64,
-    /// Orders the client thinks are open.
+    /// Orders that the client has to believe open, by key.
     pub open: BTreeMap<Key, Open>,
-    /// FIX: stop prices of those that are not triggered yet.
+    /// FIX: stop prices of orders that have not been triggered.
     pub stops: BTreeMap<Key, Price>,
-    /// The number of the next message the client lacks.
+    /// Sequence number of the next message that the client has not been told.
     pub next_told: u64,
     /// FIX: the exchange's last TestRequest, and whether it was answered.
     pub test: Option<(Vec<u8>, bool)>,
@@ -63,7 +63,7 @@ pub struct Facts {
     pub asked_from: Option<u64>,
     /// FIX: the exchange's last ResendRequest, and whether the client did as asked.
     pub resend: Option<(u64, bool)>,
-    /// Faults of the client, in words.
+    /// Faults of the client, in words, the first ones.
     pub faults: Vec<String>,
 }
 
@@ -89,13 +89,13 @@ impl Facts {
         }
     }
 
-    /// The connection is gone; what is open stays open.
+    /// Notes that the connection is gone; open orders stay open.
     pub fn disconnected(&mut self) {
         self.logged_on = false;
         self.last_message = Nanos(0);
     }
 
-    /// An order is open as told.
+    /// Notes that an order is open with these terms.
     pub fn opened(&mut self, key: &[u8], open: Open) {
         if open.leaves == 0 {
             self.gone(key);
@@ -104,7 +104,7 @@ impl Facts {
         }
     }
 
-    /// An execution left so many lots of an order open.
+    /// Notes that an execution left `leaves` lots of an order open.
     pub fn traded(&mut self, key: &[u8], leaves: u64) {
         self.executed += 1;
         self.partial += u64::from(leaves > 0);
@@ -120,7 +120,7 @@ impl Facts {
         }
     }
 
-    /// The order is open no more.
+    /// Notes that an order is no longer open.
     pub fn gone(&mut self, key: &[u8]) {
         self.open.remove(key);
         self.stops.remove(key);

@@ -1,4 +1,5 @@
-//! Eyes on a FIX session: what client and exchange say, and messages altered on their way.
+//! Observes a FIX session: what client and exchange say, and messages that are altered on their
+//! way.
 
 use fix::value::{price, qty, uint};
 use fix::{FieldIndex, Message};
@@ -6,13 +7,13 @@ use types::{Nanos, Side};
 
 use crate::facts::{Facts, Open};
 
-/// The session as it was seen so far.
+/// What was seen of the session so far.
 #[derive(Debug, Default)]
 pub struct FixWatch {
     index: FieldIndex,
-    /// Number of the client's last message.
+    /// MsgSeqNum(34) of the client's last message.
     last_out: u64,
-    /// The exchange's answer to the client's Logon is still to come.
+    /// Whether the exchange's answer to the client's Logon is still to come.
     begun: bool,
 }
 
@@ -21,7 +22,7 @@ fn number(message: &Message<'_>, tag: u32) -> u64 {
 }
 
 impl FixWatch {
-    /// A message of the client.
+    /// Takes note of a message that the client sends.
     pub fn client_sends(&mut self, now: Nanos, bytes: &[u8], facts: &mut Facts) {
         let mut index = std::mem::take(&mut self.index);
         match index.parse(bytes) {
@@ -85,7 +86,7 @@ impl FixWatch {
         self.begun = true;
     }
 
-    /// A message that the client is being told.
+    /// Takes note of a message that the client is sent.
     pub fn client_hears(&mut self, bytes: &[u8], facts: &mut Facts) {
         let mut index = std::mem::take(&mut self.index);
         if let Ok(message) = index.parse(bytes) {
@@ -134,12 +135,12 @@ impl FixWatch {
     }
 }
 
-/// Value of Text(58).
+/// Value of Text(58), for people; empty when it is missing.
 fn text(message: &Message<'_>) -> String {
     String::from_utf8_lossy(message.get(58).unwrap_or(b"")).into_owned()
 }
 
-/// Records the facts of an ExecutionReport.
+/// Takes note of an ExecutionReport(8).
 fn report(message: &Message<'_>, facts: &mut Facts) {
     let key = message.get(11).unwrap_or(b"");
     let lots = |tag: u32| message.get(tag).and_then(qty).map_or(0, |qty| qty.0);

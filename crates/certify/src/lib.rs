@@ -22,11 +22,11 @@ pub use certifier::{Certifier, CertifierConfig, HELD_MAX};
 pub use report::{Report, Status, StepReport};
 pub use steps::Step;
 
-/// Protocol of the client.
+/// Protocol of the client that is certified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
-    /// OUCH 5.0 over SoupBinTCP.
+    /// OUCH 5.0 over SoupBinTCP, as docs/ouch.md has it.
     Ouch,
-    /// FIX.
+    /// FIX, in the version that the client logs on with.
     Fix,
 }

@@ -1,4 +1,4 @@
-//! Eyes on an OUCH session over SoupBinTCP, and orders altered on their way.
+//! Observes an OUCH session over SoupBinTCP, and alters orders on their way.
 
 use types::{CancelReason, Nanos, Price, Side, limits::PRICE_MARKET};
 use wire::ouch::{self, EnterOrder, Inbound, Outbound};
@@ -6,10 +6,10 @@ use wire::soupbin::{ClientPacket, HEARTBEAT_NS, ServerPacket, SessionName};
 
 use crate::facts::{Facts, Open};
 
-/// Place of the price in an Enter Order, behind the packet's type.
+/// Offset of the price in a packet with an Enter Order, bytes.
 const ENTER_PRICE: usize = 1 + 18;
 
-/// The session as it was seen so far.
+/// What was seen of the session so far.
 #[derive(Debug, Default)]
 pub struct OuchWatch {
     /// SoupBinTCP session that was joined last.
@@ -17,7 +17,7 @@ pub struct OuchWatch {
 }
 
 impl OuchWatch {
-    /// A packet of the client.
+    /// Takes note of a packet that the client sends.
     pub fn client_sends(&mut self, now: Nanos, frame: &[u8], facts: &mut Facts) {
         facts.heard(now);
         match ClientPacket::parse(frame) {
@@ -43,7 +43,7 @@ impl OuchWatch {
         }
     }
 
-    /// A packet that the client is being told.
+    /// Takes note of a packet that the client is sent.
     pub fn client_hears(&mut self, frame: &[u8], facts: &mut Facts) {
         match ServerPacket::parse(frame) {
             Ok(ServerPacket::LoginAccepted { session, sequence }) => {

@@ -4,21 +4,21 @@ use std::fmt::Write as _;
 
 use crate::Protocol;
 
-/// Result of a step.
+/// How a step of the script ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Status {
-    /// The client did as it has to; what was seen.
+    /// The client did what it was asked; what was seen.
     Passed(String),
-    /// The client failed; the reason.
+    /// The client did not do what it was asked; the reason.
     Failed(String),
     /// The dialogue ended before this step.
     NotReached,
-    /// The protocol has no such thing, or the operator left it out.
+    /// The protocol does not have the step, or the operator left it out.
     LeftOut,
 }
 
 impl Status {
-    /// The result as one word.
+    /// The result as one word, for tables.
     pub fn word(&self) -> &'static str {
         match self {
             Status::Passed(_) => "passed",
@@ -37,44 +37,44 @@ impl Status {
     }
 }
 
-/// One step of the script and what came of it.
+/// A step of the script, and its result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepReport {
-    /// Short name of the step.
+    /// Short name of the step, as in [`Step::name`](crate::Step::name).
     pub name: &'static str,
     /// What the client was asked to do.
     pub asked: &'static str,
-    /// Result of the step.
+    /// How the step ended.
     pub status: Status,
-    /// Duration, ns.
+    /// Time that the step took, ns.
     pub took_ns: u64,
 }
 
-/// Report of a certification.
+/// The report of a whole certification.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// Protocol of the client.
+    /// Protocol that the client speaks.
     pub protocol: Protocol,
-    /// All steps in order.
+    /// Reports of all steps, in the order of the script.
     pub steps: Vec<StepReport>,
 }
 
 impl Report {
-    /// Every step that was not left out was passed, and there was one.
+    /// Whether every step that was not left out was passed, and there was at least one.
     pub fn passed(&self) -> bool {
         let mut counted = self.steps.iter().filter(|step| step.status != Status::LeftOut);
         let any = self.steps.iter().any(|step| matches!(step.status, Status::Passed(_)));
         any && counted.all(|step| matches!(step.status, Status::Passed(_)))
     }
 
-    /// Steps that failed or were not reached.
+    /// Number of steps that failed or were not reached.
     pub fn failed(&self) -> usize {
         let bad =
             |step: &&StepReport| matches!(step.status, Status::Failed(_) | Status::NotReached);
         self.steps.iter().filter(bad).count()
     }
 
-    /// The protocol's name.
+    /// Name of the protocol, for people.
     pub fn protocol_name(&self) -> &'static str {
         match self.protocol {
             Protocol::Ouch => "OUCH 5.0 over SoupBinTCP",
@@ -82,7 +82,7 @@ impl Report {
         }
     }
 
-    /// One line for the verdict.
+    /// The verdict as one line, for people.
     pub fn verdict(&self) -> String {
         match self.passed() {
             true => format!("passed: the client may trade over {}", self.protocol_name()),

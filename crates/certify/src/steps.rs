@@ -1,4 +1,4 @@
-//! The script: what is asked of a client, and how it is judged.
+//! The script of a certification: what a client is asked to do, and how each step is judged.
 
 use types::Nanos;
 
@@ -9,69 +9,69 @@ use crate::{
     facts::{Facts, Key},
 };
 
-/// One step; they are taken in this order.
+/// A step of the script; steps are taken in the order of the variants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Connects and logs in.
+    /// The client connects and logs in.
     Logon,
-    /// Enters an order that rests.
+    /// The client enters an order that rests.
     Order,
-    /// Part of an order trades.
+    /// Part of an order of the client trades.
     PartialFill,
-    /// Replaces an order.
+    /// The client replaces an order.
     Replace,
-    /// Cancels an order.
+    /// The client cancels an order.
     Cancel,
-    /// A good-till-date order ends by itself.
+    /// A good-till-date order of the client ends by itself.
     Expiry,
-    /// FIX: a stop order is triggered.
+    /// FIX: a stop order of the client is triggered.
     Trigger,
-    /// Part of an order trades in an auction.
+    /// Part of an order of the client trades in an auction.
     Auction,
-    /// An order is refused.
+    /// An order of the client is refused.
     Reject,
-    /// Is never silent for longer than agreed.
+    /// The client is never silent for longer than agreed.
     Heartbeats,
-    /// FIX: a TestRequest is answered.
+    /// FIX: the client answers a TestRequest(1).
     TestRequest,
-    /// FIX: a message of the exchange is lost.
+    /// FIX: a message of the exchange is lost, and the client asks for it.
     Gap,
-    /// FIX: a message of the client is lost.
+    /// FIX: a message of the client is lost, and the client sends it again.
     Resend,
-    /// The line is cut, and something trades meanwhile.
+    /// The connection is cut, an order trades meanwhile, and the client comes back.
     Return,
-    /// The line stays cut until all orders are cancelled.
+    /// The connection stays cut until the exchange has cancelled all orders.
     CancelOnDisconnect,
-    /// Logs out.
+    /// The client logs out.
     Logout,
 }
 
-/// Verdict on a step at this moment.
+/// What can be said about a step at this moment.
 pub enum Verdict {
     Wait,
     Passed(String),
     Failed(String),
 }
 
-/// Quiet before the line is cut, so that nothing is under way.
+/// Silence before the connection is cut, so that no message is on its way, ns.
 const QUIET_NS: u64 = 200 * Nanos::MILLI;
-/// Time in which a client shows that it takes what it was told.
+/// Time in which a client shows that it accepts what it was told, ns.
 const SETTLE_NS: u64 = 300 * Nanos::MILLI;
-/// Between two tries to trade against the client.
+/// Time between two tries to trade against the client, ns.
 const TRY_NS: u64 = 500 * Nanos::MILLI;
-/// From the trade behind the client's back to its return.
+/// Time from the trade during the client's absence to its return, ns.
 const AWAY_NS: u64 = 300 * Nanos::MILLI;
-/// Longer than the exchange waits before it cancels: a second.
+/// Time after which the exchange has cancelled the orders of an absent client, ns.
 const CANCELLED_NS: u64 = 2_500 * Nanos::MILLI;
-/// Tries to trade while the client is away.
+/// Most tries to trade while the client is away.
 const TRIES_MAX: u32 = 5;
-/// Stage of a step that has what it asked for.
+/// Stage of a step whose aim has been reached.
 const SETTLING: u32 = 99;
 /// Heartbeats are late beyond 1.2 intervals and a second for the way.
 const LATE_PERMILLE: u64 = 1_200;
 
 impl Step {
-    /// All steps, in order.
+    /// All steps, in the order of the script.
     pub const ALL: [Step; 16] = [
         Step::Logon,
         Step::Order,
@@ -91,7 +91,7 @@ impl Step {
         Step::Logout,
     ];
 
-    /// Short name of the step.
+    /// Short name of the step, as commands take it.
     pub fn name(self) -> &'static str {
         match self {
             Step::Logon => "logon",
@@ -144,18 +144,19 @@ impl Step {
         }
     }
 
-    /// The step of a name.
+    /// The step with this short name; `None`: there is none.
     pub fn named(name: &str) -> Option<Step> {
         Step::ALL.into_iter().find(|step| step.name() == name)
     }
 
-    /// Whether the protocol has it.
+    /// Whether clients of the protocol are asked to do the step.
     pub fn applies(self, protocol: Protocol) -> bool {
         let of_fix = matches!(self, Step::Trigger | Step::TestRequest | Step::Gap | Step::Resend);
         protocol == Protocol::Fix || !of_fix
     }
 
-    /// How long it may take: patience with the client, and what its heartbeats take by themselves.
+    /// Longest time for the step, ns: the patience with the client, and the time its heartbeats
+    /// take.
     pub fn timeout_ns(self, patience_ns: u64, heartbeat_ns: u64) -> u64 {
         let beats = match self {
             Step::Heartbeats | Step::TestRequest | Step::Gap => 3,
@@ -165,7 +166,7 @@ impl Step {
     }
 }
 
-/// State of the step that is being done.
+/// How far the step that is being done has got.
 #[derive(Debug)]
 pub struct Progress {
     pub step: Step,
