@@ -66,7 +66,7 @@ impl Choice {
         }
     }
 
-    /// Rules 8.2.3 and 8.2.4.
+    /// Chooses the price by rules 8.2.3 and 8.2.4; `None`: nothing would trade.
     fn decide(&self, reference: i64) -> Option<Candidate> {
         if self.all_buy {
             self.highest
@@ -78,7 +78,7 @@ impl Choice {
     }
 }
 
-/// Lots open in a queue.
+/// Sum of the open quantities of a queue, lots.
 fn queued(slab: &Slab, queue: Queue) -> u64 {
     let (mut sum, mut slot) = (0, queue.head);
     while slot != NIL {

@@ -15,24 +15,24 @@ use crate::slab::Slab;
 /// Bounds of the books; reaching one is a refusal ([`RejectReason::CapacityReached`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capacity {
-    /// Open orders, all books together.
+    /// Most open orders of all books together.
     pub orders: u32,
     /// Prices of one side of one book.
     pub levels: u32,
-    /// Stop orders of one book.
+    /// Most stop orders of one book that wait.
     pub stops: u32,
-    /// Pegged orders of one book.
+    /// Most pegged orders of one book.
     pub pegs: u32,
 }
 
-/// Settings of one book.
+/// Settings of one instrument's book.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BookConfig {
-    /// Table of price steps.
+    /// Price steps of the instrument.
     pub ticks: TickTable,
     /// How a price's orders share an incoming one.
     pub allocation: Allocation,
-    /// Price that triggers stop orders.
+    /// Which price triggers stop orders.
     pub trigger: Trigger,
 }
 
@@ -49,7 +49,7 @@ impl Sink for Silence {
     fn tell(&mut self, _event: OrderEvent, _order: &Order, _other: Option<&Order>) {}
 }
 
-/// State that all books share.
+/// The state that all books share: slab, index, expiries.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) slab: Slab,
@@ -138,7 +138,7 @@ impl Books {
         }
     }
 
-    /// The operations of one book.
+    /// A view of one book with the shared state, which performs its operations.
     #[inline(always)]
     pub(crate) fn ops<'a, S: Sink>(
         &'a mut self,
@@ -354,7 +354,7 @@ impl Books {
         self.shared.index.look(key, &self.shared.slab).ok()
     }
 
-    /// The order that was found.
+    /// The order that [`Books::look`] has found.
     #[inline(always)]
     pub fn found(&self, found: &Found) -> &Order {
         &self.shared.slab[found.slot]
@@ -366,7 +366,7 @@ impl Books {
         self.get(key).map(Order::book)
     }
 
-    /// Open orders of all books.
+    /// Number of open orders of all books together.
     pub fn len(&self) -> usize {
         self.shared.slab.live() as usize
     }
@@ -376,7 +376,7 @@ impl Books {
         self.len() == 0
     }
 
-    /// Open orders of one book.
+    /// Number of open orders of one book.
     pub fn len_of(&self, book: u16) -> usize {
         self.market(book).map_or(0, |market| market.len as usize)
     }
@@ -402,7 +402,7 @@ impl Books {
         OrderRef(self.shared.last_ref)
     }
 
-    /// The match number given last.
+    /// The match number that was given out last.
     pub fn last_match_number(&self) -> MatchNumber {
         MatchNumber(self.shared.last_match)
     }

@@ -37,7 +37,7 @@ pub enum Fault {
     Dangling,
     /// What is known of when orders end is not what the orders say.
     Expiries,
-    /// Lots have appeared or vanished.
+    /// A quantity does not add up: lots appeared or vanished.
     Lots,
 }
 

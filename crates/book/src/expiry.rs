@@ -8,7 +8,7 @@ use crate::order::{Home, Order};
 use crate::slab::Slab;
 use types::{Nanos, TimeInForce};
 
-/// An order in the heap.
+/// A good-till-date order in the heap of ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Entry {
     end: u64,
@@ -74,7 +74,7 @@ impl Expiries {
         }
     }
 
-    /// Notes where an entry is.
+    /// Writes an entry to its place and notes the place for its order.
     fn settle(&mut self, at: usize, entry: Entry) {
         self.heap[at] = entry;
         self.places[entry.slot as usize] = at as u32 + 1;

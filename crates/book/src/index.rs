@@ -21,7 +21,7 @@ use crate::slab::Slab;
 /// Consecutive keys that share a bucket, as a power of two.
 const NEIGHBOURS: u32 = 2;
 
-/// Entries per bucket.
+/// Number of entries per bucket.
 const WIDTH: usize = 12;
 
 /// Keys per bucket, on average, when the books are full, at most.
@@ -34,7 +34,7 @@ const SHARE: u32 = 2;
 /// Buckets in use from the start.
 const FIRST: usize = 64;
 
-/// A random odd number.
+/// A random odd number, for the salt of an index.
 pub fn random_odd() -> u64 {
     RandomState::new().hash_one(0u64) | 1
 }
@@ -51,7 +51,7 @@ pub fn fold_multiply(a: u64, b: u64) -> u64 {
 struct Bucket {
     /// One byte of each entry's hash; 0 for a free entry.
     bytes: [u8; WIDTH],
-    /// How many keys went past.
+    /// Number of keys that went past this bucket to a later one.
     passed: u32,
     slots: [u32; WIDTH],
 }
@@ -127,7 +127,7 @@ pub struct Trace(pub(crate) u64);
 /// Where a key is; valid until the next change of the books.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// The slot of its order.
+    /// Slot of the order in the slab.
     pub(crate) slot: u32,
     home: usize,
     at: usize,
@@ -135,7 +135,7 @@ pub struct Found {
 }
 
 impl Index {
-    /// An index for `capacity` keys.
+    /// An empty index with room for `capacity` keys.
     pub(crate) fn new(capacity: u32) -> Index {
         Index::with_seeds(capacity, [random_odd(), random_odd()])
     }
@@ -192,7 +192,7 @@ impl Index {
         bucket.slots[entry % 16]
     }
 
-    /// The slot of a key.
+    /// The slot of the order with this key; `None`: no such order is open.
     #[inline(always)]
     pub(crate) fn find(&self, key: u64, orders: &Slab) -> Option<u32> {
         self.look(key, orders).ok().map(|found| found.slot)

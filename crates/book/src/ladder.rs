@@ -59,11 +59,11 @@ impl Queue {
     }
 }
 
-/// A price level.
+/// A price level: the queues of the orders at one price.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Level {
-    /// Queue of displayed orders.
+    /// The displayed orders, in order of time.
     pub(crate) queue: Queue,
     /// Lots open and displayed, of all its orders.
     pub(crate) open: u64,
@@ -91,7 +91,7 @@ struct Page {
     queued: bool,
     /// It had levels in the queue, and has none again: it goes to the end when its turn comes.
     used: bool,
-    /// Where the occupied ones lie.
+    /// Place in the list of each occupied level of the page, by the level's bit.
     places: [u32; 64],
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Ladder {
     /// Levels in use, and how many may be.
     pub(crate) levels: u32,
     pub(crate) capacity: u32,
-    /// Multiplier of [`Ladder::key`].
+    /// Multiplier with which [`Ladder::key`] counts price units without a division.
     magic: u64,
     turn: u64,
     base: u64,
@@ -460,12 +460,12 @@ impl Ladder {
         Some(better.place(better.occupied.trailing_zeros()))
     }
 
-    /// Slot of the best level.
+    /// Slot of the best occupied level; `None`: the side is empty.
     pub(crate) fn best(&self) -> Option<u32> {
         (self.best_key != 0).then_some(self.best_place)
     }
 
-    /// Slot of the worst level.
+    /// Slot of the worst occupied level; `None`: the side is empty.
     pub(crate) fn worst(&self) -> Option<u32> {
         let page = &self.pages[self.page_index.worst()? as usize];
         Some(page.place(page.occupied.trailing_zeros()))

@@ -16,7 +16,7 @@ pub(crate) struct Market {
     pub(crate) fast: bool,
     pub(crate) phase: Phase,
     pub(crate) number: u16,
-    /// Open orders of this book.
+    /// Number of open orders of this book.
     pub(crate) len: u32,
     /// Price of the last trade, and below it the reference price; 0: none.
     pub(crate) last: i64,

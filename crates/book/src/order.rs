@@ -9,7 +9,7 @@ use types::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Home {
-    /// Nowhere: the slot is free.
+    /// In no place: the slot is free.
     Free = 0,
     /// In none: not placed yet, or taken out for a moment.
     Loose = 1,
@@ -21,9 +21,9 @@ pub(crate) enum Home {
     Market = 4,
     /// In the stop list of its side.
     Stop = 5,
-    /// Waiting for the closing call.
+    /// Waits for the closing call to begin.
     Waiting = 6,
-    /// A peg without a price.
+    /// Parked: a peg without a price to peg to.
     Parked = 7,
 }
 
@@ -67,7 +67,7 @@ const _: () = assert!(size_of::<Order>() == 128 && std::mem::offset_of!(Order, s
 
 /// The slot that holds no order.
 pub(crate) const NIL: u32 = 0;
-/// No place, page or queue.
+/// Marks that there is no place, page or queue.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 impl Order {
@@ -110,19 +110,19 @@ impl Order {
         self.key
     }
 
-    /// Public reference.
+    /// Public reference of the order; 0: none.
     #[inline]
     pub fn order_ref(&self) -> OrderRef {
         OrderRef(self.order_ref)
     }
 
-    /// The book it is in.
+    /// Number of the book that the order is in.
     #[inline]
     pub fn book(&self) -> u16 {
         self.book
     }
 
-    /// Buy or sell.
+    /// Whether the order buys or sells.
     #[inline]
     pub fn side(&self) -> Side {
         self.side
@@ -134,7 +134,7 @@ impl Order {
         self.order_type
     }
 
-    /// Time in force.
+    /// How long the order lives.
     #[inline]
     pub fn time_in_force(&self) -> TimeInForce {
         self.time_in_force
@@ -146,13 +146,13 @@ impl Order {
         self.flags
     }
 
-    /// Self-trade prevention it asks for.
+    /// What happens instead of a trade with an order of its own group.
     #[inline]
     pub fn self_trade(&self) -> SelfTrade {
         self.self_trade
     }
 
-    /// Self-trade group, 0 for none.
+    /// Self-trade group of the order; 0: none.
     #[inline]
     pub fn group(&self) -> u16 {
         self.group
@@ -176,7 +176,7 @@ impl Order {
         if self.order_type.peg() { Price(self.limit) } else { self.price() }
     }
 
-    /// Open quantity, lots.
+    /// Open quantity of the order, lots.
     #[inline]
     pub fn open(&self) -> u32 {
         self.open
@@ -219,13 +219,13 @@ impl Order {
             .then_some(Price(self.trigger))
     }
 
-    /// End of a good-till-date order.
+    /// End of a good-till-date order, ns since the epoch; 0 for others.
     #[inline]
     pub fn expire_at(&self) -> Nanos {
         Nanos(self.expire_at)
     }
 
-    /// Participant's own identifier.
+    /// The participant's own identifier of the order.
     #[inline]
     pub fn cl_ord_id(&self) -> &ClOrdId {
         &self.cl_ord_id

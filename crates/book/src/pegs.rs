@@ -57,7 +57,7 @@ impl Pegs {
         self.list.get(at).copied()
     }
 
-    /// The slots in their order.
+    /// Slots of the book's pegs, in their order.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         self.list.iter().map(|&(_, slot)| slot)
     }

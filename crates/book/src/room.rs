@@ -104,7 +104,7 @@ impl<S: Sink> BookOps<'_, S> {
         Ok(())
     }
 
-    /// Rule 10.2.
+    /// Whether there is room for the order's price level, by rule 10.2.
     #[inline(never)]
     pub(crate) fn has_level(&self, side: Side, price: i64, qty: u32, old: Option<&Order>) -> bool {
         let own = self.market.own(side);

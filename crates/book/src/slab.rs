@@ -32,7 +32,7 @@ impl Slab {
         self.live
     }
 
-    /// No further order may rest.
+    /// Whether no slot is free for another order.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
         self.live >= self.capacity

@@ -21,7 +21,7 @@ struct Entry {
 pub(crate) struct Stops {
     side: Side,
     list: Vec<Entry>,
-    /// How many of them trail.
+    /// Number of trailing stops among the orders.
     trailing: u32,
     /// The trigger price all trailing ones have seen; 0 when some has not seen any since it came.
     followed: i64,
@@ -69,7 +69,7 @@ impl Stops {
         self.list.remove(at);
     }
 
-    /// The slots in their order.
+    /// Slots of the book's stop orders, in their order.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         self.list.iter().rev().map(|entry| entry.slot)
     }

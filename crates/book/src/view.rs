@@ -8,14 +8,14 @@ use crate::ladder::Ladder;
 use crate::order::{Home, NIL, Order};
 use crate::slab::Slab;
 
-/// One price of a side.
+/// A price level of one side, as it can be looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Depth {
-    /// Price of the level.
+    /// Price of the orders of the level.
     pub price: Price,
-    /// Lots open, hidden ones included.
+    /// Open quantity at the price, hidden orders included, lots.
     pub qty: Qty,
-    /// Displayed quantity, lots.
+    /// Displayed quantity at the price, lots.
     pub shown: Qty,
     /// Number of orders, hidden ones included.
     pub orders: u32,
@@ -37,7 +37,7 @@ impl Ladder {
     }
 }
 
-/// The orders of a queue.
+/// Slots of the orders of a queue, in order of time.
 pub(crate) fn queue_slots(slab: &Slab, head: u32) -> impl Iterator<Item = u32> + '_ {
     let some = |slot: u32| (slot != NIL).then_some(slot);
     std::iter::successors(some(head), move |&slot| some(slab[slot].next))
