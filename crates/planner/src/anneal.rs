@@ -13,7 +13,7 @@ use crate::polish::{spares, two_opt_for};
 /// Settings of simulated annealing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnnealOptions {
-    /// Number of moves that are tried.
+    /// Number of moves that the annealing tries.
     pub moves: u64,
     /// Seed of all random choices.
     pub seed: u64,
@@ -25,7 +25,7 @@ impl Default for AnnealOptions {
     }
 }
 
-/// Placements drawn to learn how much costs differ.
+/// Number of random placements from which the spread of costs is estimated.
 const PROBES: usize = 32;
 
 /// The best placement found, from `start`, of VMs below `pool`; and its cost.

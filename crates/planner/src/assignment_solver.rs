@@ -14,13 +14,13 @@ const NONE: u32 = u32::MAX;
 /// Owner of the columns that no group needs.
 pub const SPARE: u32 = u32::MAX - 1;
 
-/// Most columns a group takes at once.
+/// Most columns that a group takes in one bid.
 const BID: usize = 8;
 
 /// Number of columns that are compared at once.
 const LANES: usize = 4;
 
-/// A group met on the way of a path search.
+/// A group that a path search has met.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     group: u32,
@@ -31,13 +31,13 @@ struct Look {
     base: f64,
 }
 
-/// A solver that keeps its memory.
+/// A solver of assignment problems, which keeps its memory from problem to problem.
 #[derive(Clone, Debug, Default)]
 pub struct AssignmentSolver {
-    /// Price of each column.
+    /// Price of each column; a group pays cost less price.
     price: Vec<f64>,
     owner: Vec<u32>,
-    /// Units without a column, by group, that of the spare ones last.
+    /// Number of units without a column, by group; the spare group is last.
     left: Vec<u32>,
     /// First group with the same costs, which stands for the others at a cold start.
     same: Vec<u32>,
@@ -55,11 +55,11 @@ pub struct AssignmentSolver {
     /// Search that last met a group.
     met: Vec<u32>,
     searches: u32,
-    /// Costs of the spare group.
+    /// Costs of the spare group: all 0.
     nothing: Vec<f64>,
 }
 
-/// A problem: costs of the groups one after another.
+/// A problem: the rows of costs of the groups, one after another.
 #[derive(Clone, Copy)]
 struct Costs<'a> {
     costs: &'a [f64],
@@ -68,7 +68,7 @@ struct Costs<'a> {
 }
 
 impl<'a> Costs<'a> {
-    /// A group's costs; those of the spare group are 0.
+    /// Costs of one group, by column; those of the spare group are 0.
     fn row(self, group: usize) -> &'a [f64] {
         let columns = self.nothing.len();
         if group == self.groups {
@@ -189,7 +189,8 @@ impl AssignmentSolver {
         self.queue = queue;
     }
 
-    /// One bid; whether a whole one was made, so that the group may try for more.
+    /// Makes one bid for a group; returns whether it was a full one, so that the group may bid
+    /// again.
     fn take_cheapest(&mut self, all: Costs, group: u32, queue: &mut Vec<u32>) -> bool {
         let costs = all.row(group as usize);
         let wanted = (self.left[group as usize] as usize).min(BID);
@@ -356,7 +357,7 @@ fn shorten(distance: &mut [f64], costs: &[f64], prices: &[f64], base: f64) -> f6
     least.into_iter().fold(f64::INFINITY, lower)
 }
 
-/// The least number, or infinity.
+/// The least of the numbers; infinity when there are none.
 fn lowest(of: &[f64]) -> f64 {
     let mut least = [f64::INFINITY; 2 * LANES];
     let (chunks, left) = of.as_chunks::<{ 2 * LANES }>();
@@ -370,7 +371,7 @@ fn lowest(of: &[f64]) -> f64 {
     left.iter().copied().fold(least, lower)
 }
 
-/// Where a number that is there is first.
+/// Index of the first number that equals `number`.
 fn first_equal(of: &[f64], number: f64) -> usize {
     let (chunks, _) = of.as_chunks::<LANES>();
     let here = |chunk: &[f64; LANES]| chunk.iter().fold(false, |any, one| any | (*one == number));

@@ -23,7 +23,7 @@ pub enum Pick {
     Best,
     /// The worst, to see what stragglers do.
     Worst,
-    /// Random candidates, without probing.
+    /// Random candidates, which are not probed.
     Rand,
 }
 
@@ -32,7 +32,7 @@ pub enum Pick {
 pub enum PlanError {
     /// The pool has fewer VMs left than the tree needs.
     PoolTooSmall,
-    /// K is less than F.
+    /// Fewer candidates per parent (K) than children (F) are asked for.
     FewCandidates,
     /// The root, or a VM of the tree, is not in the pool.
     Unknown,
@@ -50,14 +50,14 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-/// Settings of a builder.
+/// Settings of a [`Builder`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct BuildOptions {
-    /// Depth and fan-out.
+    /// Depth and fan-out of the tree.
     pub shape: Shape,
     /// Candidates probed for each parent (K); at least the fan-out.
     pub candidates: usize,
-    /// Which of them to take.
+    /// Which of the ranked candidates are taken.
     pub pick: Pick,
     /// Strategy by which candidates are ranked.
     pub strategy: Strategy,
@@ -65,12 +65,12 @@ pub struct BuildOptions {
     pub seed: u64,
 }
 
-/// A probe job to run: how far are these from that?
+/// A probe job that a [`Builder`] asks for: the delays from one VM to others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Question {
-    /// VM that sends.
+    /// VM that sends the probes.
     pub parent: usize,
-    /// VMs that receive.
+    /// VMs that receive the probes and report.
     pub candidates: Vec<usize>,
 }
 
@@ -81,7 +81,7 @@ pub struct Builder {
     vms: Vec<Option<usize>>,
     pool: Vec<usize>,
     rng: SplitMix64,
-    /// Positions whose children are wanted, next one last.
+    /// Positions whose children are still to be chosen; the next one is last.
     wanted: Vec<usize>,
     asked: Option<Question>,
 }
@@ -170,7 +170,7 @@ impl Builder {
         Ok(self.asked.clone())
     }
 
-    /// Takes this many VMs from the pool at random.
+    /// Takes `count` random VMs out of the pool.
     fn slice(&mut self, count: usize) -> Vec<usize> {
         for at in 0..count.min(self.pool.len()) {
             let with = at + self.rng.below((self.pool.len() - at) as u64) as usize;
@@ -229,7 +229,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The tree, when it is complete.
+    /// The tree, once it is complete; `None` before.
     pub fn tree(&self) -> Option<Tree> {
         Tree::new(self.options.shape, self.vms.iter().copied().collect::<Option<Vec<_>>>()?)
     }

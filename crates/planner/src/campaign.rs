@@ -21,7 +21,7 @@ use crate::schema::{Experiment, Kind, Run};
 use crate::stats::{Messages, Summary};
 use crate::tree::Tree;
 
-/// The jobs there are; nothing else can be asked of an agent.
+/// Kind of a measurement; agents do these three and no others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum JobKind {
@@ -29,31 +29,31 @@ pub enum JobKind {
     Parent,
     /// A tree: the first member sends, others forward, leaves listen.
     Mcast,
-    /// All VMs send to all.
+    /// LEMON: every VM sends to every other one.
     Lemon,
 }
 
-/// A measurement to run.
+/// A measurement that agents have to make.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// Kind of the measurement.
     pub kind: JobKind,
     /// VMs, the leader first; of a tree in breadth-first order.
     pub members: Vec<usize>,
-    /// Children of a member of a tree.
+    /// Number of children per member of a tree; 0: the job has no tree.
     pub fanout: usize,
 }
 
-/// Probes that one member heard from another.
+/// What one member heard from another one.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Heard {
-    /// The sender's place among the members.
+    /// Index of the sender among the members.
     pub from: usize,
-    /// Summary of the delays.
+    /// Summary of the delays of the probes heard.
     pub summary: Summary,
-    /// Their distribution, at equal steps of probability.
+    /// Quantiles of the delays at equal steps of probability, ns.
     pub quantiles_ns: Vec<i64>,
-    /// Standard deviation, slice by slice of the job.
+    /// Standard deviation of the delays in each slice of the job, ns.
     pub deviations_ns: Vec<f64>,
 }
 
@@ -62,29 +62,29 @@ pub struct Heard {
 pub struct JobReport {
     /// By member: what it heard; empty of one that listens to nobody.
     pub heard: Vec<Vec<Heard>>,
-    /// Places of members that did not report in time.
+    /// Indexes of the members that did not report in time.
     pub silent: Vec<usize>,
-    /// Per message over all leaves, of MCAST.
+    /// Figures per message over all leaves; `None`: the job was not MCAST.
     pub messages: Option<Messages>,
 }
 
-/// End of a job.
+/// How a job ended.
 #[derive(Clone, PartialEq, Debug)]
 pub enum JobEnd {
-    /// The leader reported.
+    /// The leader has reported.
     Done(JobReport),
-    /// The job failed; the reason.
+    /// The job failed; the reason, for people.
     Failed(String),
 }
 
-/// One evaluation of a tree.
+/// One evaluation (MCAST job) of a tree.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// (VM, what it heard) for every leaf that reported.
+    /// Each leaf that reported, with what it heard.
     pub leaves: Vec<(usize, Heard)>,
-    /// Leaves, and other members, that did not.
+    /// VMs that did not report.
     pub silent: Vec<usize>,
-    /// Per message over all leaves.
+    /// Figures per message over all leaves.
     pub messages: Messages,
 }
 
@@ -96,41 +96,41 @@ impl Evaluation {
     }
 }
 
-/// A tree built and evaluated.
+/// The result of one run: a tree, and its evaluations.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunResult {
-    /// The run as asked for.
+    /// The run, as it was asked for.
     pub run: Run,
-    /// The tree; none when it could not be built.
+    /// The tree; `None`: it could not be built.
     pub tree: Option<Tree>,
-    /// Number of PARENT jobs.
+    /// Number of PARENT jobs that building it took.
     pub stages: usize,
-    /// Evaluations.
+    /// Evaluations of the tree, in order.
     pub evaluations: Vec<Evaluation>,
-    /// Errors, in words.
+    /// Remarks and errors of the run, for people.
     pub notes: Vec<String>,
 }
 
-/// Results of a campaign.
+/// The results of a whole campaign.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// Experiment that was run.
+    /// The experiment that was run.
     pub experiment: Experiment,
     /// Names of the VMs by number.
     pub names: Vec<String>,
-    /// VMs known to be slow, of a synthetic cloud.
+    /// VMs known to be slow, where the cloud is synthetic.
     pub stragglers: Vec<usize>,
-    /// Results of the runs.
+    /// Results of the runs, in their order.
     pub runs: Vec<RunResult>,
     /// VMs that stopped answering.
     pub dead: Vec<usize>,
-    /// Jobs run, and what went wrong outside of runs.
+    /// Number of jobs run.
     pub jobs: usize,
-    /// Failures of jobs, in order.
+    /// Failures of jobs, for people, in order.
     pub failures: Vec<String>,
 }
 
-/// An experiment on its way.
+/// An experiment that is being run, job by job.
 #[derive(Debug)]
 pub struct Campaign {
     results: Results,
@@ -150,7 +150,7 @@ enum Stage {
     Evaluating(usize),
 }
 
-/// A run that revises a tree comes first, or the one before it failed.
+/// Note of a run that revises a tree when the run before has none.
 const NO_TREE: &str = "the run before has no tree";
 
 /// The child of the root above the leaf that the last evaluation found worst.
@@ -163,7 +163,7 @@ fn weak_side(run: &RunResult, tree: &Tree) -> usize {
     at
 }
 
-/// Times a mesh is tried with another leader.
+/// Most tries of a mesh, each with another leader.
 const MESH_TRIES: usize = 3;
 
 impl Campaign {
@@ -191,12 +191,12 @@ impl Campaign {
         }
     }
 
-    /// The results so far.
+    /// The results of the runs that are done.
     pub fn results(&self) -> &Results {
         &self.results
     }
 
-    /// The results at the end.
+    /// The results, at the end of the campaign.
     pub fn into_results(self) -> Results {
         self.results
     }
@@ -206,7 +206,7 @@ impl Campaign {
         self.mesh.as_ref()
     }
 
-    /// A VM that can't be reached is left out.
+    /// Leaves a VM out that cannot be reached.
     pub fn mark_dead(&mut self, vm: usize) {
         if let Some(alive) = self.alive.get_mut(vm).filter(|alive| **alive) {
             *alive = false;

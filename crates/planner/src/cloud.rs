@@ -14,13 +14,13 @@ use crate::objective::Hops;
 use crate::stats::{Messages, Summary};
 use crate::tree::Tree;
 
-/// Model of a cloud.
+/// Parameters of a synthetic cloud.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CloudModel {
-    /// Fixed part of a hop, in nanoseconds.
+    /// Fixed part of a hop's delay, ns.
     pub base_ns: f64,
-    /// Median of the random part.
+    /// Median of the random part of a hop's delay, ns.
     pub median_ns: f64,
     /// Sigma of the random part's log-normal.
     pub sigma: f64,
@@ -34,11 +34,11 @@ pub struct CloudModel {
     pub straggler_ns: f64,
     /// Sigma of a straggler's hops over that of others.
     pub straggler_spread: f64,
-    /// Hops that take a spike, of a million.
+    /// Share of the hops that take a spike, in a million.
     pub spike_ppm: u64,
-    /// Mean extra delay of a spike.
+    /// Mean additional delay of a spike, ns.
     pub spike_ns: f64,
-    /// Delay between two copies that a VM sends, in nanoseconds.
+    /// Time between two copies that a VM sends, ns.
     pub copy_ns: f64,
 }
 
@@ -93,7 +93,7 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    /// A cloud of `vms` machines.
+    /// A cloud of `vms` machines; `seed` fixes their delays.
     pub fn new(model: CloudModel, vms: usize, seed: u64) -> Cloud {
         let mut rng = SplitMix64::new(SplitMix64::mix(seed ^ 0x00C1_00D5));
         let mut straggler = vec![false; vms];
@@ -117,17 +117,17 @@ impl Cloud {
         cloud
     }
 
-    /// Number of VMs.
+    /// Number of VMs of the cloud.
     pub fn vms(&self) -> usize {
         self.straggler.len()
     }
 
-    /// The stragglers, ascending.
+    /// Numbers of the stragglers, ascending.
     pub fn stragglers(&self) -> Vec<usize> {
         (0..self.vms()).filter(|vm| self.straggler[*vm]).collect()
     }
 
-    /// Whether a VM is one.
+    /// Whether the VM is a straggler.
     pub fn is_straggler(&self, vm: usize) -> bool {
         self.straggler.get(vm).copied().unwrap_or(false)
     }
@@ -155,7 +155,7 @@ impl Cloud {
         (self.model.straggler_ns * ends as f64, self.model.sigma * spread)
     }
 
-    /// The truth about every pair.
+    /// The true delays of every ordered pair of VMs.
     pub fn truth(&self) -> Hops {
         let n = self.vms();
         let model = &self.model;
@@ -250,7 +250,7 @@ impl Cloud {
     }
 }
 
-/// Close to a standard normal variable.
+/// A random number that is close to standard normal.
 fn normal(rng: &mut SplitMix64) -> f64 {
     (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0
 }

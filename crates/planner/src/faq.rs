@@ -24,22 +24,22 @@ use crate::tree::Shape;
 #[derive(Clone, Debug)]
 pub struct Qap {
     positions: usize,
-    /// (from position, to position, load).
+    /// Edges of the tree: from position, to position, load.
     edges: Vec<(u32, u32, f64)>,
     delay: Square,
     delay_back: Square,
 }
 
-/// Settings of the search.
+/// Settings of the FAQ search.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FaqOptions {
-    /// Most Frank-Wolfe steps.
+    /// Most Frank-Wolfe steps per start.
     pub iterations: usize,
     /// Stop when a step changes P by less than this, in Frobenius norm over sqrt(n).
     pub tolerance: f64,
-    /// Starts: the first at the barycentre, the others half way to a random assignment.
+    /// Number of starts: the first at the barycentre, the others half way to a random assignment.
     pub starts: usize,
-    /// Seed of the random starts.
+    /// Seed of the random starts and orders.
     pub seed: u64,
     /// Ways to break ties at each start: VMs numbered as given, and in so many less one random
     /// orders. Symmetric problems have many ties.
@@ -53,16 +53,16 @@ impl Default for FaqOptions {
     }
 }
 
-/// A placement that was found.
+/// A placement that the search has found.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Placement {
-    /// VM of each position.
+    /// VM at each position.
     pub vms: Vec<usize>,
-    /// Value of the objective.
+    /// Value of the objective at this placement.
     pub cost: f64,
-    /// Frank-Wolfe steps taken, over all starts.
+    /// Number of Frank-Wolfe steps over all starts.
     pub iterations: usize,
-    /// The last start ended because steps became small.
+    /// Whether the last start ended because its steps became small.
     pub converged: bool,
 }
 
@@ -92,12 +92,12 @@ impl Qap {
         Qap { positions, edges, delay, delay_back }
     }
 
-    /// Number of positions.
+    /// Number of positions of the problem.
     pub fn positions(&self) -> usize {
         self.positions
     }
 
-    /// Number of VMs.
+    /// Number of VMs of the problem.
     pub fn vms(&self) -> usize {
         self.delay.n()
     }
@@ -107,12 +107,12 @@ impl Qap {
         &self.edges
     }
 
-    /// Delays from one VM.
+    /// Delays from a VM to every VM.
     pub(crate) fn delays_from(&self, vm: usize) -> &[f64] {
         self.delay.row(vm)
     }
 
-    /// Delays to one VM.
+    /// Delays from every VM to a VM.
     pub(crate) fn delays_to(&self, vm: usize) -> &[f64] {
         self.delay_back.row(vm)
     }
@@ -186,7 +186,7 @@ struct Groups {
     /// Positions of each group, one group after another, and where each one's begin.
     members: Vec<u32>,
     begin: Vec<u32>,
-    /// Positions of each group.
+    /// Number of positions in each group.
     units: Vec<u32>,
     /// (from group, to group, load between any two members).
     links: Vec<(u32, u32, f64)>,
@@ -243,7 +243,7 @@ impl Groups {
         groups
     }
 
-    /// The places of one group's positions, or of their VMs.
+    /// Range of a group's positions in the lists.
     fn range(&self, group: u32) -> std::ops::Range<usize> {
         let begin = self.begin[group as usize];
         begin as usize..(begin + self.units[group as usize]) as usize
@@ -289,7 +289,7 @@ struct Search<'a> {
     /// The direction Q: each VM's group, and the groups' VMs like their members.
     owner: Vec<u32>,
     vms: Vec<u32>,
-    /// Where each group's next VM goes.
+    /// Index at which each group's next VM is put.
     next: Vec<u32>,
     solver: AssignmentSolver,
 }
@@ -405,7 +405,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Value of the objective at Q.
+    /// Value of the objective at the direction Q.
     fn cost_of_q(&self) -> f64 {
         let mut cost = 0.0;
         for &(k, l, load) in &self.groups.links {
@@ -496,12 +496,12 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Row of a group.
+/// The row of a group in a matrix with `n` columns.
 fn row(of: &mut [f64], n: usize, group: u32) -> &mut [f64] {
     &mut of[group as usize * n..(group as usize + 1) * n]
 }
 
-/// Adds a row so many times.
+/// Adds a row, multiplied by `load`, to another one.
 pub(crate) fn add(to: &mut [f64], row: &[f64], load: f64) {
     for (to, from) in to.iter_mut().zip(row) {
         *to += load * from;

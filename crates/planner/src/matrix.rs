@@ -8,7 +8,7 @@ pub struct Square {
 }
 
 impl Square {
-    /// A matrix with equal entries.
+    /// A matrix of `n` × `n` entries, all equal to `with`.
     pub fn filled(n: usize, with: f64) -> Square {
         Square { n, entries: vec![with; n * n] }
     }
@@ -22,7 +22,7 @@ impl Square {
         Square { n, entries }
     }
 
-    /// Number of rows.
+    /// Number of rows, and of columns.
     pub fn n(&self) -> usize {
         self.n
     }
@@ -60,7 +60,7 @@ impl Square {
         self.entries[row * self.n + column] = to;
     }
 
-    /// The transposed matrix.
+    /// The matrix with rows and columns exchanged.
     pub fn transposed(&self) -> Square {
         Square::from_fn(self.n, |row, column| self.at(column, row))
     }

@@ -12,18 +12,19 @@ use types::SplitMix64;
 
 use crate::routes::{LOST, quantile};
 
-/// Slices up to which all permutations are counted; beyond, so many are drawn as these have.
+/// Number of slices up to which all permutations are counted; with more, as many are drawn at
+/// random.
 const EXACT_MAX: usize = 14;
 /// Slices that the time of measuring is cut into. One half judges: so many that all permutations are
 /// counted, and the smallest chance that can be found, 2^-14, is far below [`Rule::DEFAULT`]'s.
 pub const SLICES: usize = 2 * EXACT_MAX;
 
-/// When a gain counts.
+/// Rule by which a gain counts as real.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rule {
-    /// How often a gain may be found where there is none, 0 to 1.
+    /// Probability of finding a gain where there is none, 0 to 1.
     pub alpha: f64,
-    /// Least gain, as a share of what the present tree takes.
+    /// Smallest gain that counts, as a share of the present tree's latency.
     pub least: f64,
 }
 
@@ -33,16 +34,16 @@ impl Rule {
     pub const DEFAULT: Rule = Rule { alpha: 0.001, least: 0.05 };
 }
 
-/// What a comparison says.
+/// The result of comparing two trees.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Verdict {
-    /// What the median OML gains: the median of the slices' differences, ns.
+    /// Median of the slices' differences of the median OML, ns; above 0: the other tree is faster.
     pub gain_ns: f64,
-    /// The same as a share of what the present tree takes.
+    /// The gain as a share of the present tree's latency.
     pub share: f64,
-    /// How often chance alone gains so much, 0 to 1.
+    /// Probability that chance alone gives such a gain, 0 to 1.
     pub p: f64,
-    /// The gain counts.
+    /// Whether the gain counts by the rule.
     pub counts: bool,
 }
 

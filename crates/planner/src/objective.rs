@@ -25,32 +25,32 @@ impl Objective for Qap {
     }
 }
 
-/// Which objective to place a tree by.
+/// Objective by which a tree is placed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
     /// Sum of the median delays of all hops (LemonDrop's in-network time).
     #[default]
     TotalTime,
-    /// The worst leaf's 90th percentile.
+    /// The 90th percentile of the worst leaf's delay.
     WorstLeaf,
-    /// Expected delay of the last leaf.
+    /// The expected delay of the last leaf.
     ExpectedMax,
 }
 
-/// Every ordered pair of VMs: what a mesh measured.
+/// Delays of every ordered pair of VMs, as a mesh measured them, ns.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Hops {
-    /// Median delays.
+    /// Median delay of each pair, ns.
     pub median: Square,
-    /// Mean delays.
+    /// Mean delay of each pair, ns.
     pub mean: Square,
-    /// Variances of the delays.
+    /// Variance of each pair's delays, ns².
     pub variance: Square,
 }
 
 impl Hops {
-    /// Number of VMs.
+    /// Number of VMs of the mesh.
     pub fn n(&self) -> usize {
         self.median.n()
     }
@@ -71,7 +71,7 @@ impl Hops {
     }
 }
 
-/// Normal quantile of 0.9.
+/// The 0.9 quantile of the standard normal distribution.
 pub(crate) const Z90: f64 = 1.281_551_565_544_6;
 
 /// The largest of mean + z sigma over all leaves.
@@ -82,7 +82,7 @@ pub struct WorstLeaf<'a> {
 }
 
 impl<'a> WorstLeaf<'a> {
-    /// For trees of this shape.
+    /// The objective for trees of this shape.
     pub fn new(shape: Shape, hops: &'a Hops) -> WorstLeaf<'a> {
         WorstLeaf { shape, hops }
     }
@@ -128,7 +128,7 @@ pub struct ExpectedMax<'a> {
 }
 
 impl<'a> ExpectedMax<'a> {
-    /// For trees of this shape.
+    /// The objective for trees of this shape.
     pub fn new(shape: Shape, hops: &'a Hops) -> ExpectedMax<'a> {
         ExpectedMax { shape, hops }
     }

@@ -107,10 +107,10 @@ pub fn two_opt_for(objective: &impl Objective, vms: &mut [usize], pool: usize) -
     cost
 }
 
-/// An exchange has to gain this much, so that rounding can't go round in circles.
+/// Smallest gain of an exchange, so that rounding errors cannot make the search go in circles.
 const SLACK: f64 = 1e-9;
 
-/// VMs of a pool that stand nowhere.
+/// VMs of the pool that have no position.
 pub fn spares(vms: &[usize], pool: usize) -> Vec<usize> {
     let mut free = vec![true; pool];
     for vm in vms {
@@ -186,7 +186,7 @@ impl Rows {
     }
 }
 
-/// The edges at each position.
+/// The edges at each position, in both directions.
 struct Near {
     /// (other position, load, whether the edge leads out of this position), by position.
     edges: Vec<(u32, f64, bool)>,

@@ -19,59 +19,59 @@ use crate::revise::replace_at;
 use crate::routes::{LOST, Play, Probes, Routes, play};
 use crate::score::Strategy;
 
-/// VMs up to which FAQ is tried: its work grows with their cube.
+/// Largest number of VMs for which FAQ is tried: its work grows with the cube.
 const FAQ_MAX: usize = 200;
-/// Draws that one search may take.
+/// Most random draws of one search.
 const DRAWS: u64 = 20_000_000;
-/// Moves of a search at most.
+/// Most moves of one search.
 const MOVES_MAX: u64 = 2_000;
-/// Messages of a slice that a search plays.
+/// Number of messages per slice that a search plays.
 const MESSAGES: usize = 16;
-/// VMs that REVISE replaces at most.
+/// Most VMs that REVISE replaces.
 const REVISED_MAX: usize = 4;
-/// Gain below which REVISE replaces nobody, as a share of what the tree takes.
+/// Smallest gain for which REVISE replaces VMs, as a share of the tree's latency.
 const LEAST_GAIN: f64 = 0.01;
 
-/// Where proxies are wanted.
+/// A placement problem: which proxies, and by which measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Problem<'a> {
-    /// The ways of messages.
+    /// The paths of messages through the tree.
     pub routes: &'a Routes,
-    /// Delays between VMs.
+    /// Measured delays between VMs.
     pub probes: &'a Probes,
-    /// The root's VM.
+    /// VM of the root.
     pub root: usize,
-    /// VMs that may be proxies, those of the present tree among them.
+    /// VMs that may be proxies, the present ones among them.
     pub pool: &'a [usize],
-    /// The leaves' VMs, by place.
+    /// VM of each leaf, by place.
     pub leaves: &'a [usize],
-    /// The present proxies' VMs, by place.
+    /// VM of each present proxy, by place.
     pub present: &'a [usize],
-    /// Places of proxies that may change.
+    /// Places of the proxies that may change.
     pub free: &'a [usize],
-    /// Slices that trees are chosen by.
+    /// Slices of time whose measurements trees are chosen by.
     pub slices: &'a [usize],
-    /// What a sender takes for one copy, ns.
+    /// Time that a sender needs for one copy, ns.
     pub copy_ns: u64,
-    /// Candidates of a parent (K).
+    /// Candidates probed for each parent (K).
     pub candidates: usize,
-    /// Fixes all draws.
+    /// Seed of all random draws.
     pub seed: u64,
 }
 
-/// A tree.
+/// A tree that a strategy proposes.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Proposal {
-    /// How it was made.
+    /// Name of the strategy.
     pub strategy: String,
-    /// The proxies' VMs, by place.
+    /// VM of each proxy, by place.
     pub proxies: Vec<usize>,
     /// What it takes by the probes that it was chosen by, ns: the mean of the middle half of
     /// messages' OML.
     pub cost_ns: f64,
 }
 
-/// What a placement is to be good for.
+/// Objective of a search for a placement.
 #[derive(Clone, Copy)]
 enum Goal {
     Total,
@@ -85,25 +85,25 @@ struct Placing<'a> {
     /// VMs that may stand at a free place.
     pool: Vec<usize>,
     goal: Goal,
-    /// What is the same for all goals.
+    /// Figures that are the same for all objectives.
     known: &'a Known,
 }
 
-/// What placements of a problem are judged by.
+/// Figures by which placements of a problem are judged.
 struct Known {
-    /// Copies of a message from place to place, over all messages.
+    /// Copies from place to place over all messages: sender, receiver, copies per message.
     loads: Vec<(usize, usize, f64)>,
-    /// Medians of all pairs of VMs, ns.
+    /// Median delay of each pair of VMs, ns.
     median: Square,
-    /// Their 90th percentiles.
+    /// 90th percentile of the delay of each pair of VMs, ns.
     p90: Square,
 }
 
-/// What a pair of which nothing arrived counts as, ns: far longer than any tree takes.
+/// Delay assumed for a pair of which nothing arrived, ns: far longer than any tree takes.
 const NEVER_NS: f64 = 1e9;
 
 impl Problem<'_> {
-    /// All VMs by place with these proxies.
+    /// VM of every place, with these proxies.
     pub fn vms(&self, proxies: &[usize]) -> Vec<usize> {
         let all = std::iter::once(self.root).chain(proxies.iter().copied());
         all.chain(self.leaves.iter().copied()).collect()
@@ -189,7 +189,7 @@ impl Problem<'_> {
         wanted
     }
 
-    /// Trees by all strategies, the present one first, and by none twice.
+    /// Trees of all strategies without repetitions, the present one first.
     pub fn proposals(&self) -> Vec<Proposal> {
         let mut all = vec![("PRESENT", self.present.to_vec())];
         let pool = self.movable();
@@ -345,7 +345,7 @@ impl Problem<'_> {
 }
 
 impl Placing<'_> {
-    /// The present VMs at the free places, as numbers of the pool.
+    /// The present VMs at the free places, as indexes of the pool.
     fn present(&self) -> Vec<usize> {
         let number = |at: &usize| {
             let vm = self.problem.present.get(at - 1)?;
@@ -369,7 +369,7 @@ impl Placing<'_> {
         proxies
     }
 
-    /// Delays that one evaluation draws.
+    /// Number of delays that one evaluation draws.
     fn draws(&self) -> u64 {
         (self.problem.slices.len() * MESSAGES * self.problem.routes.copies()) as u64
     }

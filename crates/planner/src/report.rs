@@ -8,35 +8,35 @@ use crate::stats::Summary;
 /// A table: heads and rows of text.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Table {
-    /// Title of the table.
+    /// Title above the table.
     pub title: String,
-    /// Column heads.
+    /// Heads of the columns.
     pub head: Vec<String>,
     /// Rows, as long as the head.
     pub rows: Vec<Vec<String>>,
 }
 
-/// A line of a drawing.
+/// A line of a [`Drawing`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Line {
-    /// Name in the legend.
+    /// Name of the line in the legend.
     pub name: String,
     /// Points in the order of x.
     pub points: Vec<(f64, f64)>,
 }
 
-/// A drawing.
+/// A drawing of lines over two axes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Drawing {
-    /// A file's name without extension.
+    /// Name of the drawing's file, without extension.
     pub file: String,
-    /// Title.
+    /// Title above the drawing.
     pub title: String,
-    /// Label of the x axis.
+    /// Label of the x axis, with its unit.
     pub x: &'static str,
-    /// Label of the y axis.
+    /// Label of the y axis, with its unit.
     pub y: &'static str,
-    /// Lines.
+    /// Lines of the drawing.
     pub lines: Vec<Line>,
 }
 
@@ -106,7 +106,7 @@ pub fn comparison(results: &Results) -> Table {
     }
 }
 
-/// Every leaf of one tree.
+/// A table of every leaf of one tree.
 pub fn leaves(results: &Results, run: &RunResult) -> Table {
     let rows = examined(run).map(|evaluation| {
         let row = |(vm, heard): &(usize, crate::campaign::Heard)| {
@@ -207,7 +207,7 @@ fn cdf(quantiles: &[i64]) -> Vec<(f64, f64)> {
     quantiles.iter().take(shown).enumerate().map(point).collect()
 }
 
-/// A table for people and for Markdown.
+/// The table as Markdown.
 pub fn markdown(table: &Table) -> String {
     let width = |column: usize| {
         let cells = table.rows.iter().filter_map(|row| row.get(column));
@@ -231,7 +231,7 @@ pub fn markdown(table: &Table) -> String {
     text
 }
 
-/// The whole report as Markdown.
+/// The whole report as a Markdown page.
 pub fn page(results: &Results) -> String {
     let experiment = &results.experiment;
     let mut text = format!(

@@ -11,9 +11,9 @@ use crate::tree::Tree;
 /// it is as slow as the slowest VM of every layer makes it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Layers {
-    /// VMs of each layer; positions count through them.
+    /// Number of VMs in each layer; positions count through the layers.
     pub sizes: Vec<usize>,
-    /// Delay that each VM adds to what passes through it.
+    /// Delay that each VM adds to a message that passes it.
     pub delay: Vec<f64>,
 }
 
@@ -37,9 +37,9 @@ impl Objective for Layers {
 pub struct Replacement {
     /// Position of the tree that gets another VM, in breadth-first order.
     pub position: usize,
-    /// VM that is replaced.
+    /// VM that leaves the position.
     pub old: usize,
-    /// VM that replaces it.
+    /// VM that takes the position.
     pub new: usize,
     /// Decrease of the objective; above 0 for a gain.
     pub gain: f64,

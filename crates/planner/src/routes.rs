@@ -14,19 +14,19 @@ use types::SplitMix64;
 
 use crate::stats::Summary;
 
-/// A copy that does not arrive, and a message that misses a leaf.
+/// Delay of a copy that does not arrive, and latency of a message that misses a leaf.
 pub const LOST: i64 = i64::MAX;
-/// Resamples of a bootstrap.
+/// Number of resamples of a bootstrap.
 const RESAMPLES: usize = 400;
 
-/// A copy of a message.
+/// One copy of a message, from one place to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
-    /// Place of the sender.
+    /// Place of the sender, from 0 (the root).
     pub from: u16,
-    /// Place of the one that gets it.
+    /// Place of the receiver.
     pub to: u16,
-    /// Copies that the sender sends before it.
+    /// Number of copies that the sender sends before this one.
     pub turn: u16,
 }
 
@@ -35,7 +35,7 @@ pub struct Hop {
 pub struct Routes {
     /// Places of each layer of proxies, the one below the root first.
     pub layers: Vec<Range<usize>>,
-    /// Places of the leaves.
+    /// Places of the leaves, behind those of the proxies.
     pub leaves: Range<usize>,
     /// (parent, child) of the first message without hedging: the tree as it is drawn.
     pub own: Vec<(usize, usize)>,
@@ -44,17 +44,17 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Proxies with a place.
+    /// Number of proxies that have a place.
     pub fn proxies(&self) -> usize {
         self.leaves.start.saturating_sub(1)
     }
 
-    /// Hops from the root to a leaf.
+    /// Number of hops from the root to a leaf.
     pub fn depth(&self) -> usize {
         self.layers.len() + 1
     }
 
-    /// Copies of a message.
+    /// Number of copies of one message, as of the first that is listed.
     pub fn copies(&self) -> usize {
         self.messages.first().map_or(0, Vec::len)
     }
@@ -88,12 +88,12 @@ impl Probes {
         Probes { vms, slices: slices.max(1), pairs: vec![Vec::new(); vms * vms] }
     }
 
-    /// VMs.
+    /// Number of VMs in the measurements.
     pub fn vms(&self) -> usize {
         self.vms
     }
 
-    /// Slices.
+    /// Number of slices of time.
     pub fn slices(&self) -> usize {
         self.slices
     }
@@ -157,16 +157,17 @@ impl Probes {
     }
 }
 
-/// How messages are played.
+/// Settings of playing messages through a tree.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Play<'a> {
-    /// Slices whose delays they take.
+    /// Slices of time whose delays are used.
     pub slices: &'a [usize],
-    /// Messages of each slice.
+    /// Number of messages played per slice.
     pub messages: usize,
-    /// What a sender takes for one copy, ns.
+    /// Time that a sender needs for one copy, ns.
     pub copy_ns: u64,
-    /// Fixes the draws: of equal seeds a pair of VMs takes the same for a message in all trees.
+    /// Seed of the draws; with equal seeds a pair of VMs takes the same time for a message in all
+    /// trees.
     pub seed: u64,
 }
 
@@ -228,16 +229,17 @@ fn played(
     play.slices.iter().map(slice).collect()
 }
 
-/// What a tree is expected to take.
+/// Expected latency of a tree.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Prediction {
-    /// Median OML, ns.
+    /// Median of the OML (overall multicast latency), ns.
     pub p50_ns: f64,
-    /// 90th percentile.
+    /// 90th percentile of the OML, ns.
     pub p90_ns: f64,
-    /// The median is between these with 95 % confidence, as far as the probes' chance goes.
+    /// Lower end of the 95 % confidence interval of the median, ns, as far as the probes' chance
+    /// goes.
     pub low_ns: f64,
-    /// See `low_ns`.
+    /// Upper end of the 95 % confidence interval of the median, ns.
     pub high_ns: f64,
     /// Share of messages that miss a leaf unless they are repaired.
     pub incomplete: f64,

@@ -11,30 +11,30 @@ use crate::objective::Goal;
 use crate::score::Strategy;
 use crate::tree::Shape;
 
-/// Most VMs of a pool.
+/// Largest number of VMs in a pool.
 pub const VMS_MAX: usize = 1_024;
 /// Most probes that one member sends or hears in one job.
 pub const PROBES_MAX: u64 = 1 << 20;
-/// Most runs of an experiment.
+/// Largest number of runs in an experiment.
 const RUNS_MAX: usize = 256;
 
-/// An experiment.
+/// An experiment, as its file describes it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Experiment {
-    /// Name, for reports.
+    /// Name of the experiment, for reports.
     pub name: String,
     /// Seed of roots, slices and placements.
     pub seed: u64,
     /// Depth and fan-out of all trees.
     pub tree: Shape,
-    /// Settings of the probes.
+    /// Rates and durations of the probe jobs.
     pub probes: Probes,
-    /// The pool; empty for a local run.
+    /// VMs of the pool; empty for a local run.
     pub agents: Vec<Agent>,
-    /// A pool on this machine.
+    /// Pool of a local run, on this machine.
     pub local: Local,
-    /// The trees to build and compare.
+    /// Trees to be built and compared, in order.
     pub runs: Vec<Run>,
 }
 
@@ -42,25 +42,25 @@ pub struct Experiment {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
-    /// Name, for people.
+    /// Name of the VM, for people.
     pub name: String,
     /// IPv4 address and port of its control channel (TCP); probes come to the same port (UDP).
     pub address: String,
 }
 
-/// Settings of the probes.
+/// Rates and durations of the probe jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Probes {
     /// Probes per second: to each candidate, of a multicast, to all others of a mesh together.
     pub rate: u32,
-    /// Length of a PARENT and of a LEMON job, in milliseconds.
+    /// Length of a PARENT and of a LEMON job, ms.
     pub duration_ms: u32,
-    /// Length of an MCAST job, in milliseconds.
+    /// Length of an MCAST job, ms.
     pub evaluation_ms: u32,
-    /// Probes before these are sent but not counted, in milliseconds.
+    /// Time at the start of a job during which probes are not counted, ms.
     pub warmup_ms: u32,
-    /// How long members may take to report after a job's end, in milliseconds.
+    /// Longest time for members to report after a job's end, ms.
     pub gather_ms: u32,
 }
 
@@ -68,23 +68,23 @@ pub struct Probes {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Local {
-    /// Number of agents.
+    /// Number of agents in the pool.
     pub vms: usize,
-    /// Model of delays and stragglers.
+    /// Model of the delays and stragglers.
     pub cloud: CloudModel,
 }
 
-/// How a tree comes about.
+/// How the tree of a run is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Kind {
-    /// The least bad of K candidates.
+    /// Selected by probes: the best of K candidates for each parent.
     Best,
-    /// The candidates with the worst scores.
+    /// Selected by probes: the worst of K candidates for each parent.
     Worst,
-    /// Random candidates.
+    /// Selected at random, without probes.
     Rand,
-    /// Placed as a whole from the mesh.
+    /// Placed as a whole by the delays of a mesh.
     Lemon,
     /// The tree of the run before with at most K of its VMs replaced by spares, from the mesh.
     Revise,
@@ -97,24 +97,24 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// Name, for reports.
+    /// Name of the run, for reports.
     pub name: String,
-    /// Kind of the run.
+    /// How the tree is found.
     pub kind: Kind,
     /// How candidates are ranked: WEIGHTED, P90, P50 or an expression.
     #[serde(default = "weighted")]
     pub strategy: Strategy,
-    /// Candidates per parent (K).
+    /// Candidates probed for each parent (K).
     #[serde(default = "four")]
     pub candidates: usize,
     /// `random` (the same for all runs), `egress` (best sender of the mesh), or an agent's name.
     /// LEMON places its root itself.
     #[serde(default = "random")]
     pub root: String,
-    /// Objective that LEMON minimises.
+    /// Objective that a LEMON run minimises.
     #[serde(default)]
     pub goal: Goal,
-    /// Evaluations of the tree; 0 only builds it.
+    /// Number of evaluations of the tree; 0: the tree is only built.
     #[serde(default = "one")]
     pub repeats: usize,
 }
@@ -160,7 +160,7 @@ impl Run {
         }
     }
 
-    /// Whether it needs the mesh.
+    /// Whether the run needs the delays of a mesh.
     pub fn needs_mesh(&self) -> bool {
         matches!(self.kind, Kind::Lemon | Kind::Revise) || self.root == "egress"
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::stats::Summary;
 
-/// Longest expression, bytes.
+/// Longest expression that is parsed, bytes.
 pub const EXPRESSION_MAX: usize = 256;
 /// Deepest nesting of parentheses, signs and calls.
 const NESTING_MAX: usize = 24;
@@ -19,13 +19,13 @@ const NESTING_MAX: usize = 24;
 /// How VMs are ranked (thesis, table 4.1).
 #[derive(Clone, PartialEq, Debug)]
 pub enum Strategy {
-    /// 0.3 p90 + 0.7 stddev.
+    /// The score 0.3 × 90th percentile + 0.7 × standard deviation.
     Weighted,
-    /// 90th percentile of the delays.
+    /// The score is the 90th percentile of the delays.
     P90,
-    /// Median of the delays.
+    /// The score is the median of the delays.
     P50,
-    /// An expression of the user's.
+    /// The score is an expression of the user.
     Custom(Score),
 }
 
@@ -82,27 +82,27 @@ impl<'de> Deserialize<'de> for Strategy {
     }
 }
 
-/// A parsed score expression.
+/// A score expression, parsed.
 #[derive(Clone, Debug)]
 pub struct Score {
     text: String,
-    /// Steps in reverse Polish order.
+    /// Steps of the expression in reverse Polish order.
     steps: Vec<Step>,
 }
 
 impl PartialEq for Score {
-    /// Equal texts mean the same.
+    /// Two scores are equal when their texts are.
     fn eq(&self, other: &Score) -> bool {
         self.text == other.text
     }
 }
 
-/// Why an expression was refused.
+/// Why an expression could not be parsed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScoreError {
-    /// Offset of the error, bytes.
+    /// Offset of the error in the text, bytes.
     pub at: usize,
-    /// Error, in words.
+    /// What is wrong there, in words.
     pub why: &'static str,
 }
 
@@ -167,7 +167,7 @@ impl Score {
         }
     }
 
-    /// Value for a VM; may be NaN.
+    /// Value of the expression for a VM with this summary; may be NaN.
     pub fn evaluate(&self, of: &Summary) -> f64 {
         // A step adds at most one value, so the stack is no longer than the expression.
         let mut stack = Vec::with_capacity(8);

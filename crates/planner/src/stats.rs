@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 /// What one VM saw of a job: the figures that strategies may use.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// 90th percentile, ns.
+    /// 90th percentile of the delays, ns.
     pub p90_ns: f64,
-    /// 75th percentile, ns.
+    /// 75th percentile of the delays, ns.
     pub p75_ns: f64,
-    /// Median, ns.
+    /// Median of the delays, ns.
     pub p50_ns: f64,
-    /// 25th percentile, ns.
+    /// 25th percentile of the delays, ns.
     pub p25_ns: f64,
-    /// Mean, ns.
+    /// Mean of the delays, ns.
     pub mean_ns: f64,
-    /// Standard deviation (of the population).
+    /// Standard deviation of the delays (of the population), ns.
     pub stddev_ns: f64,
     /// Number of probes that arrived.
     pub received: u64,
@@ -88,9 +88,9 @@ pub fn deviations(series: &[Option<i64>], slice: usize) -> Vec<f64> {
 pub struct Messages {
     /// Delay of the last leaf (overall multicast latency), over messages that reached all leaves.
     pub oml: Summary,
-    /// Last leaf less first leaf.
+    /// Delay of the last leaf less that of the first leaf, ns.
     pub spread: Summary,
-    /// Quantiles of the OML, for drawing.
+    /// Quantiles of the OML at equal steps of probability, ns.
     pub oml_quantiles_ns: Vec<i64>,
 }
 

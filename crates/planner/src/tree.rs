@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// Most positions of a tree.
+/// Largest number of positions of a tree.
 pub const POSITIONS_MAX: usize = 4_096;
 
-/// Depth and fan-out.
+/// Depth and fan-out of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
@@ -42,7 +42,7 @@ impl Shape {
         self.checked_positions().unwrap_or(POSITIONS_MAX)
     }
 
-    /// Positions that have children (I).
+    /// Number of positions that have children (the thesis' I).
     pub fn internal(&self) -> usize {
         (self.positions() - 1) / self.fanout
     }
@@ -52,12 +52,12 @@ impl Shape {
         self.internal()..self.positions()
     }
 
-    /// The position above; `None` of the root.
+    /// Position of the parent; `None` for the root.
     pub fn parent(&self, position: usize) -> Option<usize> {
         (position > 0).then(|| (position - 1) / self.fanout)
     }
 
-    /// The positions below, empty of a leaf.
+    /// Positions of the children; empty for a leaf.
     pub fn children(&self, position: usize) -> Range<usize> {
         if position >= self.internal() {
             return 0..0;
@@ -76,7 +76,7 @@ impl Shape {
         found
     }
 
-    /// Every (parent, child), child ascending.
+    /// All pairs (parent, child), ascending by child.
     pub fn edges(&self) -> impl Iterator<Item = (usize, usize)> {
         let shape = *self;
         (1..self.positions()).map(move |child| ((child - 1) / shape.fanout, child))
@@ -86,7 +86,7 @@ impl Shape {
 /// A shape with a VM at every position.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Tree {
-    /// Depth and fan-out.
+    /// Depth and fan-out of the tree.
     pub shape: Shape,
     /// Index of the VM at each position, all different.
     pub vms: Vec<usize>,
@@ -101,12 +101,12 @@ impl Tree {
         (vms.len() == shape.positions() && distinct).then_some(Tree { shape, vms })
     }
 
-    /// The VM at the root.
+    /// VM at the root of the tree.
     pub fn root(&self) -> usize {
         self.vms.first().copied().unwrap_or_default()
     }
 
-    /// Position of a VM.
+    /// Position of a VM; `None`: it is not in the tree.
     pub fn position(&self, vm: usize) -> Option<usize> {
         self.vms.iter().position(|at| *at == vm)
     }
