@@ -59,17 +59,17 @@ pub trait SystemUnderTest {
         filter: &Filter,
         told: &mut Vec<Told>,
     ) -> u64;
-    /// Good-till-date orders end; how many.
+    /// Ends the good-till-date orders whose end is not after `now`; returns how many.
     fn expire(&mut self, now: Nanos, told: &mut Vec<Told>) -> u64;
-    /// Another phase.
+    /// Sets the phase of a book.
     fn set_phase(&mut self, book: u16, phase: Phase, told: &mut Vec<Told>);
-    /// The end of a batch interval.
+    /// Uncrosses a book in the batch phase, as at the end of an interval.
     fn uncross(&mut self, book: u16, told: &mut Vec<Told>);
-    /// Another reference price.
+    /// Sets the reference price of a book; 0: none.
     fn set_reference(&mut self, book: u16, price: Price);
-    /// Another dynamic collar.
+    /// Sets the dynamic collar of a book: lowest and highest price; `None`: none.
     fn set_collar(&mut self, book: u16, collar: Option<(Price, Price)>);
-    /// All that can be seen of a book.
+    /// State of a book, as far as it can be looked at.
     fn view(&self, book: u16) -> BookView;
     /// Its own invariants.
     ///
@@ -78,58 +78,58 @@ pub trait SystemUnderTest {
     fn check(&self) -> Result<(), String>;
 }
 
-/// One price of one side.
+/// A price level of one side of a book.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LevelView {
-    /// The price.
+    /// Price of the level.
     pub price: Price,
-    /// Open lots.
+    /// Open quantity at the price, hidden orders included, lots.
     pub open: u64,
-    /// Displayed lots.
+    /// Displayed quantity at the price, lots.
     pub shown: u64,
-    /// Orders.
+    /// Number of orders at the price.
     pub orders: u64,
 }
 
-/// An open order.
+/// An open order with all of its terms, for comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OrderView {
     /// What events say of it.
     pub facts: OrderFacts,
-    /// Life.
+    /// How long the order lives.
     pub time_in_force: TimeInForce,
-    /// Flags.
+    /// Flags of the order, as in [`types::Command::flags`].
     pub flags: u8,
-    /// Self-trade prevention.
+    /// What happens instead of a trade with an order of the same group.
     pub self_trade: SelfTrade,
-    /// Self-trade group.
+    /// Self-trade group of the order; 0: none.
     pub group: u16,
-    /// Gateway.
+    /// Number of the gateway that the order came through.
     pub session: u16,
     /// Lots displayed at a time.
     pub display_qty: u32,
-    /// Minimum quantity.
+    /// Lots that must trade on entry; 0: none.
     pub min_qty: u32,
     /// Stop price, distance or offset, as given; 0 for types without one, such as triggered stops.
     pub stop_price: Price,
     /// The price a stop in the list waits for; `None` for all others and as long as there is none.
     pub waits_for: Option<Price>,
-    /// End.
+    /// End of a good-till-date order, ns since the epoch; 0: none.
     pub expire_at: Nanos,
-    /// Participant's identifier.
+    /// The participant's own identifier of the order.
     pub cl_ord_id: ClOrdId,
 }
 
 /// All that can be seen of a book.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BookView {
-    /// Phase.
+    /// Phase of the book's market.
     pub phase: Phase,
     /// Price of the last trade.
     pub last_price: Price,
-    /// Reference price.
+    /// Reference price of the book; 0: none.
     pub reference: Price,
-    /// What an uncrossing would give.
+    /// Result that an uncrossing would have at this moment.
     pub indicative: Indicative,
     /// Best displayed bid and ask.
     pub displayed: [Option<Price>; 2],
@@ -236,19 +236,19 @@ fn levels(resting: &[Order]) -> Vec<LevelView> {
     levels
 }
 
-/// What a run did.
+/// Totals of a run of commands against subject and model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RunStats {
-    /// Commands given to both.
+    /// Number of commands given to both subject and model.
     pub commands: u64,
-    /// Events compared.
+    /// Number of events that were compared.
     pub events: u64,
     /// Lots of trades among them.
     pub trades: u64,
 }
 
 impl RunStats {
-    /// Adds another run's.
+    /// Adds the totals of another run.
     pub fn add(&mut self, other: &RunStats) {
         self.commands += other.commands;
         self.events += other.events;
@@ -256,16 +256,16 @@ impl RunStats {
     }
 }
 
-/// Where subject and model part.
+/// The first difference found between subject and model.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// The seed.
+    /// Seed of the run that shows the difference.
     pub seed: u64,
-    /// Books and room.
+    /// Settings of the run: books and capacity.
     pub profile: Profile,
     /// The commands that lead to it, as few as were found; the last one shows it.
     pub steps: Vec<Step>,
-    /// What differs.
+    /// What differs at the last command, in words.
     pub detail: String,
 }
 
@@ -323,7 +323,7 @@ struct Pair<S> {
     subject: S,
     model: Model,
     told: Vec<Told>,
-    /// Commands so far.
+    /// Number of commands so far.
     count: u64,
 }
 

@@ -29,38 +29,38 @@ macro_rules! outcomes {
         }
 
         impl Outcome {
-            /// All outcomes, in order.
+            /// All outcomes, in the order of the variants.
             pub const ALL: &[Outcome] = &[$(Outcome::$name),*];
         }
     };
 }
 
 outcomes! {
-    /// Refused: `DuplicateOrder`.
+    /// The order was refused with [`types::RejectReason::DuplicateOrder`].
     RefusedDuplicate,
-    /// Refused: `Unsupported`.
+    /// The order was refused with [`types::RejectReason::Unsupported`].
     RefusedUnsupported,
-    /// Refused: `InvalidQuantityTerms`.
+    /// The order was refused with [`types::RejectReason::InvalidQuantityTerms`].
     RefusedQuantities,
-    /// Refused: `InvalidStopPrice`.
+    /// The order was refused with [`types::RejectReason::InvalidStopPrice`].
     RefusedStopPrice,
-    /// Refused: `MarketClosed`.
+    /// The order was refused with [`types::RejectReason::MarketClosed`].
     RefusedClosed,
-    /// Refused: `Halted`.
+    /// The order was refused with [`types::RejectReason::Halted`].
     RefusedHalted,
-    /// Refused: `NotInThisPhase`.
+    /// The order was refused with [`types::RejectReason::NotInThisPhase`].
     RefusedPhase,
-    /// Refused: `PostOnlyWouldTrade`.
+    /// The order was refused with [`types::RejectReason::PostOnlyWouldTrade`].
     RefusedPostOnly,
-    /// Refused: `CapacityReached`.
+    /// The order was refused with [`types::RejectReason::CapacityReached`].
     RefusedCapacity,
-    /// Entered and rests; nothing traded.
+    /// The order entered and rests; nothing of it traded.
     Rested,
-    /// Waits for the close.
+    /// The order waits for the closing call.
     Waiting,
-    /// Entered into the stop or peg list.
+    /// The order entered the list of stops or of pegs.
     Listed,
-    /// Traded in full on entry.
+    /// The order traded in full on entry.
     TradedFully,
     /// Traded in part on entry; the rest rests.
     TradedThenRested,
@@ -68,53 +68,53 @@ outcomes! {
     TradedThenCancelled,
     /// Cancelled on entry; nothing traded.
     CancelledUntraded,
-    /// Cancelled: `NotEnough`.
+    /// The order was cancelled with [`types::CancelReason::NotEnough`].
     NotEnough,
     /// Self-trade prevention took its last lots on entry; nothing had traded.
     PreventedUntraded,
-    /// The same after it had traded in part.
+    /// Self-trade prevention took its last lots on entry, after it had traded in part.
     PreventedAfterTrade,
-    /// Self-trade prevention took lots on entry and it went on.
+    /// Self-trade prevention took lots on entry, and the order went on.
     PreventedAndWentOn,
-    /// Stopped by the collar; the rest rests.
+    /// The collar stopped the order on entry; the rest of it rests.
     CollarRested,
-    /// Stopped by the collar; the rest is cancelled.
+    /// The collar stopped the order on entry; the rest of it is cancelled.
     CollarCancelled,
-    /// Cancelled: `Capacity`.
+    /// The order was cancelled with [`types::CancelReason::Capacity`].
     CapacityCancelled,
-    /// Traded while it rested.
+    /// The order traded while it rested.
     TradedResting,
-    /// Traded in an uncrossing.
+    /// The order traded in an uncrossing.
     TradedInAuction,
-    /// Displayed its next lots.
+    /// An iceberg displayed its next lots.
     Replenished,
     /// Lost lots to self-trade prevention while it rested.
     PreventedResting,
-    /// A stop became active.
+    /// The trigger price reached the stop, which became active.
     Triggered,
-    /// A peg found a price.
+    /// A parked or moving peg found a price.
     Priced,
-    /// A peg lost its price.
+    /// A peg lost its price and was parked.
     Parked,
     /// Went from the waiting orders into the closing call.
     EnteredClose,
-    /// Reduced by request.
+    /// The order was reduced by a request.
     Reduced,
-    /// Cancelled by request.
+    /// The order was cancelled by a request.
     Cancelled,
-    /// Cancelled by a mass cancel.
+    /// The order was cancelled by a mass cancel.
     MassCancelled,
-    /// Expired.
+    /// The end of a good-till-date order came.
     Expired,
-    /// Its auction is over.
+    /// The auction that the order was for is over.
     AuctionOver,
-    /// Replaced an order and kept its place.
+    /// The order replaced another one and kept its place.
     KeptPlace,
     /// Replaced a displayed order and is not displayed.
     Withdrew,
 }
 
-/// All self-trade modes.
+/// All modes of self-trade prevention, in the order of their numbers.
 pub const MODES: [SelfTrade; 5] = [
     SelfTrade::Allow,
     SelfTrade::CancelNewest,
@@ -123,16 +123,16 @@ pub const MODES: [SelfTrade; 5] = [
     SelfTrade::Decrement,
 ];
 
-/// One cell of the table.
+/// One cell of the coverage table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Cell {
-    /// What was entered.
+    /// Kind of the order that was entered.
     pub kind: Kind,
-    /// When.
+    /// Phase of the market at that time.
     pub phase: Phase,
-    /// Its self-trade prevention, by number.
+    /// Self-trade prevention of the order, as an index of [`MODES`].
     pub mode: u8,
-    /// What became of it.
+    /// What became of the order.
     pub outcome: Outcome,
 }
 
@@ -158,7 +158,7 @@ impl Cell {
     }
 }
 
-/// Counts of all cells.
+/// How often each cell was reached.
 #[derive(Clone, Debug)]
 pub struct Coverage {
     counts: Vec<u64>,

@@ -18,11 +18,11 @@ pub enum Kind {
     MinQty,
     /// A limit order with a display quantity.
     Iceberg,
-    /// A hidden limit order.
+    /// A limit order of which nothing is displayed.
     Hidden,
     /// A limit order that must not trade on entry.
     PostOnly,
-    /// The same, sliding.
+    /// A limit order that must not trade on entry, and is priced anew instead of being refused.
     Slide,
     /// A limit order at the open.
     LimitAtOpen,
@@ -38,22 +38,22 @@ pub enum Kind {
     MarketAtOpen,
     /// A market order at the close.
     MarketAtClose,
-    /// Market to limit.
+    /// A market order whose rest becomes a limit order.
     MarketToLimit,
-    /// A stop order.
+    /// A stop order, which becomes a market order.
     Stop,
-    /// A stop-limit order.
+    /// A stop order that becomes a limit order.
     StopLimit,
-    /// A trailing stop.
+    /// A stop order whose stop price follows the market.
     TrailingStop,
-    /// A primary peg.
+    /// An order pegged to the best displayed price of its own side.
     PegPrimary,
-    /// A mid peg.
+    /// An order pegged to the middle of the best displayed prices.
     PegMid,
 }
 
 impl Kind {
-    /// All kinds, in order.
+    /// All kinds, in the order of the variants.
     pub const ALL: [Kind; 21] = [
         Kind::Limit,
         Kind::LimitIoc,
@@ -125,7 +125,7 @@ impl Kind {
         }
     }
 
-    /// Its name in tables.
+    /// Name of the kind in tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Limit => "limit",

@@ -165,7 +165,7 @@ fn can_rest_untraded(kind: Kind, phase: Phase) -> bool {
     taken_in(kind, phase) && !waits && !is_stop(kind) && !is_peg(kind)
 }
 
-/// 10.4.
+/// Whether an order of this kind, once accepted, may be cancelled for want of room, by rule 10.4.
 fn can_find_no_place(kind: Kind, phase: Phase, mode: SelfTrade) -> bool {
     match (kind, phase) {
         // A waiting order that finds no level in the closing call.

@@ -23,7 +23,7 @@ pub enum TapeKind {
     ImmediateOrCancel = 1,
     /// The order leaves its queue and comes in again at another price and quantity.
     Replace = 2,
-    /// The order is cancelled.
+    /// The order with this id is cancelled.
     Cancel = 3,
 }
 
@@ -31,13 +31,13 @@ pub enum TapeKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct TapeCommand {
-    /// The order.
+    /// Id of the order.
     pub id: u64,
     /// Limit price; of a cancel 0.
     pub price: i64,
     /// Lots; of a cancel 0.
     pub qty: u32,
-    /// What is asked.
+    /// Kind of the command.
     pub kind: TapeKind,
     /// Side of the order, also of one replaced or cancelled.
     pub side: Side,
@@ -45,10 +45,10 @@ pub struct TapeCommand {
 
 const _: () = assert!(size_of::<TapeCommand>() == 24);
 
-/// How orders are numbered.
+/// How the ids of orders are chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ids {
-    /// From 1, ascending.
+    /// The ids are 1, 2, 3 and so on.
     Dense,
     /// The same numbers spread over 64 bits by [`permuted`].
     Permuted,
@@ -62,16 +62,16 @@ pub fn permuted(id: u64) -> u64 {
 /// Trades folded into three numbers, the way the check values count them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct TradeSum {
-    /// How many.
+    /// Number of trades.
     pub trades: u64,
-    /// Lots.
+    /// Quantity of all trades, lots.
     pub volume: u64,
     /// Of taker id, maker id, price and quantity of each.
     pub hash: u64,
 }
 
 impl TradeSum {
-    /// Counts one trade.
+    /// Adds one trade to the sums.
     #[inline(always)]
     pub fn add(&mut self, taker: u64, maker: u64, price: i64, qty: u32) {
         self.trades += 1;
@@ -86,13 +86,13 @@ impl TradeSum {
 /// What a player must arrive at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Checks {
-    /// All trades.
+    /// Sums over all trades of the tape.
     pub sum: TradeSum,
     /// Orders resting at the end.
     pub resting: usize,
-    /// Their lots.
+    /// Open quantity of the resting orders, lots.
     pub resting_qty: u64,
-    /// Price levels: bids, asks.
+    /// Number of price levels at the end: bids, asks.
     pub levels: [usize; 2],
     /// Best prices: bid, ask; 0 when a side is empty.
     pub best: [i64; 2],
@@ -141,11 +141,11 @@ enum Drift {
 /// The parameters of a tape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Workload {
-    /// Of the random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// Orders of the prefill, and about how many rest from then on.
     pub target: usize,
-    /// Commands after the prefill.
+    /// Number of commands after the prefill.
     pub commands: usize,
     mid: i64,
     distance_max: u64,
@@ -225,9 +225,9 @@ impl Workload {
 
 /// A tape and what it leads to.
 pub struct Tape {
-    /// The records, prefill first.
+    /// The commands of the tape, those of the prefill first.
     pub commands: Vec<TapeCommand>,
-    /// Length of the prefill.
+    /// Number of commands of the prefill.
     pub prefill: usize,
     /// What a player must arrive at; trades hashed with the ids on the tape.
     pub checks: Checks,
@@ -243,7 +243,7 @@ struct Generator {
     direction: i64,
     /// Numbers of resting orders; a removed one's place is taken by the last.
     live: Vec<u32>,
-    /// By number, from 1.
+    /// Orders by their dense number, from 1.
     orders: Vec<Resting>,
     /// Bids, asks: first and last order of each price.
     levels: [BTreeMap<i64, (u32, u32)>; 2],
@@ -257,7 +257,7 @@ struct Resting {
     price: i64,
     qty: u32,
     side: Side,
-    /// Place in `live`.
+    /// Index of the order in [`Generator::live`].
     place: u32,
     before: u32,
     after: u32,

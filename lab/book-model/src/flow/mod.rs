@@ -18,18 +18,18 @@ use crate::model::{Capacity, Config, Model, Order};
 /// Which orders a mass cancel is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Filter {
-    /// Every one.
+    /// All orders of the book.
     All,
-    /// One side.
+    /// Orders of one side.
     Side(Side),
-    /// One account: the upper half of the key.
+    /// Orders of one account, which is the upper half of the key.
     Account(u32),
-    /// One gateway.
+    /// Orders that came through one gateway.
     Session(u16),
 }
 
 impl Filter {
-    /// Whether it is about this order.
+    /// Whether the filter matches this order.
     pub fn wants(&self, key: u64, side: Side, session: u16) -> bool {
         match *self {
             Filter::All => true,
@@ -43,70 +43,70 @@ impl Filter {
 /// One command to the books.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// A new order.
+    /// Enters a new order.
     Submit {
-        /// Number of the book.
+        /// Number of the book that is meant.
         book: u16,
-        /// Its terms.
+        /// Terms of the new order.
         order: NewOrder,
     },
-    /// A replace.
+    /// Replaces an open order.
     Replace {
-        /// Of which order.
+        /// Key of the order that is replaced.
         old_key: u64,
-        /// The new terms.
+        /// Terms of the order that takes its place.
         order: NewOrder,
-        /// Whether it may keep its place.
+        /// Whether the new order may keep the place in the queue.
         may_keep_place: bool,
     },
-    /// A cancel.
+    /// Cancels an open order.
     Cancel {
-        /// Of which order.
+        /// Key of the order that is meant.
         key: u64,
     },
-    /// A reduction.
+    /// Reduces an open order.
     Reduce {
-        /// Of which order.
+        /// Key of the order that is meant.
         key: u64,
         /// Lots to be left open.
         open: u32,
     },
-    /// A mass cancel.
+    /// Cancels all orders that a filter matches.
     CancelWhere {
-        /// Number of the book.
+        /// Number of the book that is meant.
         book: u16,
-        /// Which orders.
+        /// Filter that the orders have to match.
         filter: Filter,
     },
     /// Good-till-date orders of all books end.
     Expire {
-        /// Those whose end is not after this.
+        /// Orders whose end is not after this time end.
         now: Nanos,
     },
-    /// Another phase.
+    /// Sets the phase of a book.
     SetPhase {
-        /// Number of the book.
+        /// Number of the book that is meant.
         book: u16,
         /// The phase that begins.
         phase: Phase,
     },
-    /// The end of a batch interval.
+    /// Uncrosses a book, as at the end of a batch interval.
     Uncross {
-        /// Number of the book.
+        /// Number of the book that is meant.
         book: u16,
     },
-    /// Another reference price.
+    /// Sets the reference price of a book.
     SetReference {
-        /// Number of the book.
+        /// Number of the book that is meant.
         book: u16,
-        /// Which; 0 none.
+        /// The reference price; 0: none.
         price: Price,
     },
-    /// Another dynamic collar.
+    /// Sets the dynamic collar of a book.
     SetCollar {
-        /// Number of the book.
+        /// Number of the book that is meant.
         book: u16,
-        /// The new collar; none: no collar.
+        /// Lowest and highest price; `None`: no collar.
         collar: Option<(Price, Price)>,
     },
 }
@@ -120,15 +120,15 @@ pub enum Theme {
     Taking,
     /// Calls and what is kept for them.
     Auctions,
-    /// Stops.
+    /// Stop orders and what triggers them.
     Stops,
-    /// Pegs and hidden orders.
+    /// Pegs and other orders that are not displayed.
     Pegs,
     /// Room that is always short.
     Crowded,
-    /// A narrow collar.
+    /// Trading within a narrow dynamic collar.
     Collar,
-    /// Prices next to zero.
+    /// Orders at prices close to zero.
     Pennies,
     /// Orders with terms that do not fit, in all phases alike.
     Terms,
@@ -164,13 +164,13 @@ impl Theme {
 /// How the commands of one seed are drawn.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// What it is mainly about.
+    /// Theme that most commands belong to.
     pub theme: Theme,
-    /// The books.
+    /// Settings of each book.
     pub books: Vec<Config>,
-    /// Room.
+    /// Bounds of the books.
     pub capacity: Capacity,
-    /// Commands of the run.
+    /// Number of commands of the run.
     pub length: usize,
     /// Valid prices in use, ascending.
     prices: Vec<Price>,

@@ -103,7 +103,7 @@ impl Model {
         self.after_command(book); // 9.5
     }
 
-    /// 9 without the uncrossing.
+    /// Changes the phase by the rules of section 9, without uncrossing the book.
     pub(super) fn enter_phase(&mut self, book: usize, phase: Phase) {
         self.markets[book].phase = phase;
         self.markets[book].pegs_saw = None;
@@ -126,7 +126,7 @@ impl Model {
         }
     }
 
-    /// 8.2 to 8.5.
+    /// Uncrosses a book by rules 8.2 to 8.5.
     fn uncross_market(&mut self, book: usize) {
         if let Some(auction) = self.markets[book].auction() {
             self.trade_auction(book, &auction);
@@ -140,7 +140,7 @@ impl Model {
         }
     }
 
-    /// 8.3, 8.4.
+    /// Carries out the trades of an uncrossing by rules 8.3 and 8.4.
     fn trade_auction(&mut self, book: usize, auction: &Candidate) {
         let price = auction.price;
         let mut buys = self.markets[book].served(Side::Buy);

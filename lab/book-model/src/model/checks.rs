@@ -118,7 +118,7 @@ impl Model {
     }
 }
 
-/// 2.2, bullet by bullet.
+/// Whether the terms of an order are supported: rule 2.2, item by item.
 fn supported(new: &NewOrder) -> bool {
     let kind = new.order_type;
     let life = new.time_in_force;
@@ -163,7 +163,7 @@ fn supported(new: &NewOrder) -> bool {
     life_fits && price_fits
 }
 
-/// 2.5 and 5.4.
+/// Whether the phase takes the order, by rules 2.5 and 5.4.
 fn check_phase(phase: Phase, new: &NewOrder, kept: bool) -> Result<(), RejectReason> {
     match phase {
         Phase::Closed => return Err(RejectReason::MarketClosed),

@@ -21,31 +21,31 @@ use types::{
     RejectReason, Side, TickTable, Trigger,
 };
 
-/// What is chosen per instrument.
+/// Settings of one instrument's book.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Price steps, for POST_ONLY_SLIDE.
+    /// Price steps of the instrument, used by [`types::ORDER_POST_ONLY_SLIDE`].
     pub ticks: TickTable,
     /// How lots are shared among the orders of a level.
     pub allocation: Allocation,
-    /// What makes stops active.
+    /// Price that triggers stop orders.
     pub trigger: Trigger,
 }
 
-/// Room (10).
+/// Bounds of the books (docs/matching.md, rule 10).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capacity {
-    /// Open orders of all books together.
+    /// Most open orders of all books together.
     pub orders: u32,
-    /// Prices per side and book.
+    /// Most price levels per side and book.
     pub levels: u32,
-    /// Stops per book.
+    /// Most stop orders per book.
     pub stops: u32,
-    /// Pegs per book.
+    /// Most pegged orders per book.
     pub pegs: u32,
 }
 
-/// One instrument's market (1.1).
+/// The market of one instrument (docs/matching.md, rule 1.1).
 #[derive(Clone, Debug)]
 pub struct Market {
     pub(crate) config: Config,
@@ -74,7 +74,7 @@ pub struct Model {
 }
 
 impl Market {
-    /// The present phase.
+    /// Phase of the market at present.
     pub fn phase(&self) -> Phase {
         self.phase
     }
@@ -89,7 +89,7 @@ impl Market {
         self.reference
     }
 
-    /// The dynamic collar.
+    /// Dynamic collar: lowest and highest price; `None`: none.
     pub fn collar(&self) -> Option<(Price, Price)> {
         self.collar
     }
@@ -229,7 +229,7 @@ fn best_of<'a>(side: Side, orders: impl Iterator<Item = &'a Order>) -> Option<Pr
 }
 
 impl Model {
-    /// Empty books, all Closed.
+    /// A model with these books, all empty and closed.
     pub fn new(books: &[Config], capacity: Capacity) -> Model {
         let market = |config: &Config| Market {
             config: *config,
@@ -251,7 +251,7 @@ impl Model {
         }
     }
 
-    /// One market.
+    /// The market of the book with this number.
     pub fn market(&self, book: u16) -> &Market {
         &self.markets[usize::from(book)]
     }
@@ -277,7 +277,7 @@ impl Model {
         book.map(|book| book as u16)
     }
 
-    /// An open order.
+    /// The open order with this key; `None`: there is none.
     pub fn get(&self, key: u64) -> Option<&Order> {
         self.markets.iter().find_map(|market| market.find(key))
     }
@@ -407,7 +407,7 @@ impl Model {
         self.markets[usize::from(book)].reference = price;
     }
 
-    /// Sets the dynamic collar.
+    /// Sets the dynamic collar of a book; `None`: none.
     pub fn set_collar(&mut self, book: u16, collar: Option<(Price, Price)>) {
         self.markets[usize::from(book)].collar = collar;
     }

@@ -29,19 +29,19 @@ pub enum Place {
 pub struct Order {
     /// Its terms as accepted (of a replace that kept its place: the new ones).
     pub terms: NewOrder,
-    /// Its public reference.
+    /// Public reference of the order.
     pub order_ref: OrderRef,
     /// Its type now: a triggered stop or a market-to-limit order that rests is something else.
     pub order_type: OrderType,
     /// Its limit or the present price of a peg; 0: none.
     pub price: Price,
-    /// Lots open.
+    /// Open quantity, lots.
     pub open: u32,
-    /// Lots displayed.
+    /// Displayed quantity, lots; 0: hidden.
     pub shown: u32,
-    /// Lots traded, over all replaces.
+    /// Quantity traded over all replaces, lots.
     pub traded: u32,
-    /// Where it is.
+    /// Queue or list that the order is in.
     pub place: Place,
     /// When it came to the end of its present queue: the smaller, the further in front.
     pub turn: u64,
@@ -75,12 +75,12 @@ impl Order {
         }
     }
 
-    /// Its key.
+    /// Key of the order.
     pub fn key(&self) -> u64 {
         self.terms.key
     }
 
-    /// Its side.
+    /// Side that the order is on.
     pub fn side(&self) -> Side {
         self.terms.side
     }
@@ -162,10 +162,10 @@ impl Order {
 /// One thing told: the event, the order after it and, for a trade, the other order after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Told {
-    /// What happened.
+    /// The event that is told.
     pub event: OrderEvent,
-    /// To which order.
+    /// The order that the event is about, as it is after the event.
     pub order: OrderFacts,
-    /// With which other order.
+    /// The other order of a trade, after the event; `None`: the event is no trade.
     pub other: Option<OrderFacts>,
 }
