@@ -8,33 +8,33 @@ use std::ffi::c_void;
 
 use types::{NewOrder, Price, Side, TimeInForce};
 
-/// A new order.
+/// The message that enters a new order.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NewMessage {
-    /// Number of the order.
+    /// Number of the order, chosen by the sender.
     pub order_id: u64,
-    /// Number of the message.
+    /// Sequence number of the message, which its reports repeat.
     pub sequence_number: u64,
-    /// Limit price in ticks.
+    /// Limit price of the order, ticks.
     pub price_ticks: i64,
-    /// Lots.
+    /// Quantity, lots.
     pub quantity: u32,
-    /// 0 buy, 1 sell.
+    /// Side of the order: 0 buy, 1 sell.
     pub side: u8,
     /// 1: what does not trade at once is cancelled.
     pub ioc: u8,
-    /// Padding.
+    /// Padding without a meaning.
     pub reserved: [u8; 2],
 }
 
-/// A cancel.
+/// The message that cancels an order.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CancelMessage {
-    /// Number of the order.
+    /// Number of the order, chosen by the sender.
     pub order_id: u64,
-    /// Number of the message.
+    /// Sequence number of the message, which its reports repeat.
     pub sequence_number: u64,
 }
 
@@ -42,9 +42,9 @@ pub struct CancelMessage {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct ModifyMessage {
-    /// Number of the order.
+    /// Number of the order, chosen by the sender.
     pub order_id: u64,
-    /// Number of the message.
+    /// Sequence number of the message, which its reports repeat.
     pub sequence_number: u64,
     /// Its limit price from now on, in ticks.
     pub new_price_ticks: i64,
@@ -52,7 +52,7 @@ pub struct ModifyMessage {
     pub new_quantity: u32,
     /// 0 buy, 1 sell: the order's side.
     pub side: u8,
-    /// Padding.
+    /// Padding without a meaning.
     pub reserved: [u8; 3],
 }
 
@@ -62,7 +62,7 @@ pub struct ModifyMessage {
 pub struct Message {
     /// 0 new, 1 cancel, 2 modify.
     pub kind: u8,
-    /// Padding.
+    /// Padding without a meaning.
     pub reserved: [u8; 7],
     /// The words of the message; of a cancel only the first two count.
     pub words: [u64; 4],
@@ -70,7 +70,7 @@ pub struct Message {
 
 /// [`Report::kind`]: an order was taken.
 pub const ORDER_ACK: u8 = 0;
-/// [`Report::kind`]: two orders traded.
+/// [`Report::kind`]: an incoming order traded with a resting one.
 pub const TRADE: u8 = 1;
 /// [`Report::kind`]: what was open of an order is cancelled.
 pub const CANCEL_ACK: u8 = 2;
@@ -89,7 +89,7 @@ pub struct Report {
     pub kind: u8,
     /// Side of the order, where it is known.
     pub side: u8,
-    /// Padding.
+    /// Padding without a meaning.
     pub reserved: [u8; 6],
     /// Number of the message that led to it.
     pub sequence_number: u64,
@@ -97,15 +97,15 @@ pub struct Report {
     pub order_id: u64,
     /// Price in ticks; of a trade the resting order's.
     pub price_ticks: i64,
-    /// Lots.
+    /// Quantity, lots.
     pub quantity: u32,
-    /// Padding.
+    /// Padding without a meaning.
     pub reserved2: u32,
-    /// Trades: the resting order.
+    /// For trades, number of the resting order; otherwise 0.
     pub maker_order_id: u64,
-    /// Trades: the incoming order.
+    /// For trades, number of the incoming order; otherwise 0.
     pub taker_order_id: u64,
-    /// Padding.
+    /// Padding without a meaning.
     pub reserved3: u64,
 }
 
@@ -121,7 +121,7 @@ pub struct Transport {
     pub drain: Option<unsafe extern "C" fn(handle: *mut c_void, out: *mut Report, max: u32) -> u32>,
     /// Shows the consumer everything that was put in.
     pub flush: Option<unsafe extern "C" fn(handle: *mut c_void)>,
-    /// Ends a queue.
+    /// Frees a queue that `create` has made.
     pub destroy: Option<unsafe extern "C" fn(handle: *mut c_void)>,
 }
 

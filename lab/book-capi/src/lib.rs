@@ -33,7 +33,7 @@ pub use abi::{
 use referee::{Outlet, Pusher, Referee};
 use ring::{Producer, Ring};
 
-/// What `engine_init` makes.
+/// The engine that `engine_init` makes, kept until `engine_shutdown`.
 struct Engine {
     referee: Referee,
     out: Out,
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn engine_init(
     ENGINE.store(Box::into_raw(engine), Ordering::Relaxed);
 }
 
-/// Ends the engine.
+/// Frees the engine that `engine_init` has made.
 #[unsafe(no_mangle)]
 pub extern "C" fn engine_shutdown() {
     let engine = ENGINE.swap(ptr::null_mut(), Ordering::Relaxed);

@@ -9,15 +9,15 @@ use crate::abi::{
 };
 use crate::ring::{Producer, first_word};
 
-/// Orders that may rest at a time.
+/// Most orders that may rest at one time.
 const ORDERS: u32 = 1 << 16;
-/// Prices of a side.
+/// Most price levels of one side.
 const LEVELS: u32 = 1 << 15;
 /// Prices at which an order rests for a moment before the first message, so that the memory of
 /// their levels is there.
 const WARM_UP: u64 = 1_024;
 
-/// Where reports go.
+/// Receives the reports of the book.
 pub(crate) trait Outlet {
     /// One report; of a trade `order_id` is the resting order, and the incoming one is that of the
     /// ack before.
@@ -80,7 +80,7 @@ impl<F: FnMut(&Report)> Outlet for Pusher<F> {
     fn flush(&mut self) {}
 }
 
-/// One instrument's book.
+/// The book of one instrument behind the C interface.
 pub(crate) struct Referee {
     books: Books,
 }

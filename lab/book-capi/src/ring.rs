@@ -26,9 +26,9 @@ struct Alone<T>(T);
 /// The shared part. One producer and one consumer at a time.
 pub(crate) struct Ring {
     slots: Box<[[AtomicU64; 4]]>,
-    /// Records ever made visible.
+    /// Number of records ever made visible to the consumer.
     tail: Alone<AtomicUsize>,
-    /// Records ever taken out.
+    /// Number of records ever taken out by the consumer.
     head: Alone<AtomicUsize>,
     /// The consumer's own: the order that trades are about.
     taker: AtomicU64,
@@ -93,12 +93,12 @@ fn unpack(slot: &[AtomicU64; 4], taker: &mut u64) -> Report {
     report
 }
 
-/// The writing end.
+/// The writing end of the ring; there is one.
 pub(crate) struct Producer {
     ring: Arc<Ring>,
-    /// Records ever written.
+    /// Number of records ever written.
     next: usize,
-    /// Of them visible.
+    /// Number of those that the consumer can see.
     published: usize,
     /// Where the ring is full, as far as known.
     limit: usize,
@@ -133,7 +133,7 @@ impl Producer {
         }
     }
 
-    /// Makes everything written visible.
+    /// Makes all records written so far visible to the consumer.
     #[inline(always)]
     pub(crate) fn publish(&mut self) {
         self.ring.tail.0.store(self.next, Ordering::Release);
