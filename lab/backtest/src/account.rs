@@ -7,9 +7,9 @@ use types::{InstrumentId, Liquidity, Nanos, Price, Qty, Side};
 /// Fees in millionths of the value traded; negative ones are paid to the strategy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fees {
-    /// Of orders that rested.
+    /// Fee for trades of orders that rested, in millionths of their value.
     pub maker: i32,
-    /// Of orders that came.
+    /// Fee for trades of orders that came in, in millionths of their value.
     pub taker: i32,
 }
 
@@ -18,20 +18,20 @@ pub struct Fees {
 pub struct Fill {
     /// When it happened at the exchange.
     pub time: Nanos,
-    /// The instrument.
+    /// Instrument that traded.
     pub instrument: InstrumentId,
-    /// The strategy's side.
+    /// Whether the strategy bought or sold.
     pub side: Side,
-    /// Lots.
+    /// Quantity that traded, lots.
     pub qty: Qty,
-    /// The price.
+    /// Price at which the lots traded.
     pub price: Price,
     /// Whether its order rested or came.
     pub liquidity: Liquidity,
 }
 
 impl Fill {
-    /// Lots bought; negative: sold.
+    /// Quantity bought, lots; negative: sold.
     pub fn lots(&self) -> i64 {
         let lots = self.qty.0 as i64;
         match self.side {
@@ -40,16 +40,16 @@ impl Fill {
         }
     }
 
-    /// Price units times lots.
+    /// Value of the trade, price units times lots.
     pub fn value(&self) -> i128 {
         i128::from(self.price.0) * i128::from(self.qty.0)
     }
 }
 
-/// What it has of one instrument.
+/// What an account holds of one instrument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Holding {
-    /// Lots; negative: short.
+    /// Quantity held, lots; negative: short.
     pub lots: i64,
     /// Money received less money paid, price units times lots, without fees.
     pub cash: i128,
@@ -59,22 +59,22 @@ pub struct Holding {
     pub taken: u64,
 }
 
-/// What it has of all.
+/// What the strategy holds of all instruments, and its fees.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Account {
     fees: Fees,
     holdings: BTreeMap<InstrumentId, Holding>,
-    /// In millionths.
+    /// Fees paid so far, in millionths of price units times lots.
     paid: i128,
 }
 
 impl Account {
-    /// Nothing yet.
+    /// An empty account that pays these fees.
     pub fn new(fees: Fees) -> Account {
         Account { fees, ..Account::default() }
     }
 
-    /// Books a trade.
+    /// Adds a trade and its fee to the account.
     pub fn fill(&mut self, fill: &Fill) {
         let holding = self.holdings.entry(fill.instrument).or_default();
         holding.lots += fill.lots();

@@ -18,11 +18,11 @@ use crate::record::{Recording, What};
 /// A call begins or ends before an event of the record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Turn {
-    /// The event.
+    /// Index of the event in the recording.
     pub index: usize,
-    /// The instrument.
+    /// Instrument whose call begins or ends.
     pub instrument: InstrumentId,
-    /// Whether it begins.
+    /// Whether the call begins; otherwise it ends.
     pub begins: bool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Turn {
 struct Known {
     /// Since this event nothing traded and no state was told.
     quiet: Option<usize>,
-    /// In such a call.
+    /// Whether the instrument is in a call that was found so.
     called: bool,
     /// The call ends behind this time.
     ends: Option<Nanos>,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use types::limits::PRICE_MAX;
 use types::{InstrumentId, Side};
 
-/// Levels of a side that are compared.
+/// Most levels of a side that are compared.
 pub const DEPTH: usize = 10;
 
 /// A price and the lots at it.
@@ -20,9 +20,9 @@ pub type Lots = (i64, u64);
 pub enum Edit {
     /// The order rests with these terms, whatever it was before; no lots: it is gone.
     Set {
-        /// Its reference.
+        /// Reference of the order.
         order: u64,
-        /// Its side.
+        /// Side that the order is on.
         side: Side,
         /// Price in units of the recording; may be one that no order of the exchange can have.
         price: i64,
@@ -31,23 +31,23 @@ pub enum Edit {
     },
     /// The order is so many lots smaller.
     Reduce {
-        /// Its reference.
+        /// Reference of the order.
         order: u64,
         /// Lots by which it shrinks; those it has or more: it is gone.
         qty: u32,
     },
     /// The order is gone and another of its side rests.
     Replace {
-        /// The order that goes.
+        /// Reference of the order that is replaced.
         old: u64,
-        /// The order that comes.
+        /// Reference of the order that takes its place.
         new: u64,
-        /// Its price in units of the recording.
+        /// Price of the new order, in units of the recording.
         price: u32,
-        /// Its lots.
+        /// Quantity of the new order, lots.
         qty: u32,
     },
-    /// Every order is gone.
+    /// All orders of the instrument are gone.
     Clear,
 }
 
@@ -63,10 +63,10 @@ pub enum Excluded {
 }
 
 impl Excluded {
-    /// All, in order.
+    /// All reasons, in the order of the variants.
     pub const ALL: [Excluded; 3] = [Excluded::Snapshot, Excluded::Gap, Excluded::Price];
 
-    /// For the report.
+    /// The reason in words, for the report.
     pub fn name(self) -> &'static str {
         match self {
             Excluded::Snapshot => "part of a snapshot",
@@ -95,9 +95,9 @@ pub enum Check {
 pub struct Step {
     /// Events of the record up to and with this message.
     pub records: usize,
-    /// The instrument.
+    /// Instrument that the message is about.
     pub instrument: InstrumentId,
-    /// What changes.
+    /// Change of the data's book; `None`: the message changes nothing there.
     pub edit: Option<Edit>,
     /// Whether books can be compared after it.
     pub check: Check,
@@ -106,7 +106,7 @@ pub struct Step {
 /// Best levels of both sides, best first, as far as they are known: at most [`DEPTH`] a side.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Levels {
-    /// Of buyers, of sellers.
+    /// Levels of the buyers and of the sellers.
     pub sides: [Vec<Lots>; 2],
     /// Nothing rests behind the levels of that side.
     pub complete: [bool; 2],
@@ -163,7 +163,7 @@ pub struct DataBook {
 }
 
 impl DataBook {
-    /// Makes a change.
+    /// Applies a change to the book of an instrument.
     pub fn apply(&mut self, instrument: InstrumentId, edit: &Edit) {
         let book = self.books.entry(instrument).or_default();
         match *edit {

@@ -34,7 +34,7 @@ pub enum DbnError {
     Cut(DbnCut),
     /// It holds no market by order.
     Schema,
-    /// There is no room.
+    /// The recording has no room for more.
     Full(RecordingError),
 }
 
@@ -67,7 +67,7 @@ struct Mbo {
     time: u64,
     venue_id: u32,
     order: u64,
-    /// In 10^-9.
+    /// Price in units of 10^-9 of the currency.
     price: i64,
     size: u32,
     action: u8,

@@ -10,7 +10,7 @@ use crate::venue::STRATEGY;
 /// Events after which books were compared, and of these, equal ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shares {
-    /// Events compared.
+    /// Number of events after which books were compared.
     pub events: u64,
     /// Both best prices are the data's; a side is empty in both or in none.
     pub price: u64,
@@ -23,9 +23,9 @@ pub struct Shares {
 /// Shares inside calls and outside, and what was not compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Equality {
-    /// While orders are collected.
+    /// Comparisons while orders are collected in a call.
     pub calls: Shares,
-    /// While they trade as they come.
+    /// Comparisons while orders trade as they come.
     pub outside: Shares,
     /// Messages after which nothing was compared, by [`Excluded`].
     pub excluded: [u64; Excluded::ALL.len()],
@@ -63,13 +63,13 @@ pub type Best = [Option<Lots>; 2];
 /// Best prices after an event: the engine's and the data's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Compared {
-    /// The instrument.
+    /// Instrument whose best prices were compared.
     pub instrument: InstrumentId,
     /// Orders trade as they come; not in a call.
     pub open: bool,
     /// The engine's, without the strategy's own orders.
     pub engine: Best,
-    /// The data's own.
+    /// Best prices by the data alone.
     pub data: Best,
 }
 

@@ -22,9 +22,9 @@ const NEXT_DAY_NS: u64 = 60 * Nanos::SECOND;
 #[derive(Debug)]
 pub struct ItchReader {
     recording: Recording,
-    /// None: all.
+    /// Symbols that are read; empty: all of them.
     chosen: Vec<Symbol>,
-    /// By stock locate.
+    /// Instrument of each stock locate; `None`: it is not read.
     locates: BTreeMap<u16, Option<InstrumentId>>,
     symbols: BTreeMap<[u8; 8], Option<InstrumentId>>,
     /// Sessions that began so far.
@@ -40,9 +40,9 @@ pub struct ItchReader {
 /// Why a message was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadError {
-    /// It is none.
+    /// The bytes are not an ITCH message.
     Message(ItchError),
-    /// There is no room.
+    /// The recording has no room for more.
     Full(RecordingError),
 }
 
@@ -152,7 +152,7 @@ impl ItchReader {
         Ok(instrument)
     }
 
-    /// What was kept.
+    /// The recording of the messages read so far.
     pub fn finish(self) -> Recording {
         self.recording
     }

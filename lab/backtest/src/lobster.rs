@@ -25,7 +25,7 @@ pub enum LobsterError {
     Message(usize),
     /// A line of the levels is none, or missing.
     Levels(usize),
-    /// There is no room.
+    /// The recording has no room for more.
     Full(RecordingError),
 }
 

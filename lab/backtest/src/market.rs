@@ -16,10 +16,10 @@ use crate::calls::Turn;
 use crate::record::{MarketTrade, Printed, Record, What};
 use crate::venue::{COMERS, RECORDED, STRATEGY, Told, Venue};
 
-/// How the record and the books got on.
+/// Counts of a recording being played into the books.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MarketCounters {
-    /// Events taken.
+    /// Number of events of the recording that were taken.
     pub records: u64,
     /// Events about orders that are not known.
     pub unknown: u64,

@@ -9,7 +9,7 @@ use crate::market::MarketCounters;
 /// What trades were worth some time later, by the middle of the best prices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Markout {
-    /// Lots that are counted.
+    /// Quantity of the trades that are counted, lots.
     pub lots: u64,
     /// Gain of them all, price units times lots.
     pub gain: i128,
@@ -18,7 +18,7 @@ pub struct Markout {
 /// The strategy at one time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Point {
-    /// When.
+    /// Time that the point is for.
     pub time: Nanos,
     /// What it would have if it sold everything at the middle, price units times lots.
     pub equity: i128,
@@ -39,32 +39,32 @@ pub struct Outcome {
     pub prints: u64,
     /// Recorded orders that live at the end, and lots of them that the books lack.
     pub missing: (usize, u64),
-    /// Requests of the strategy: orders, cancels.
+    /// Number of the strategy's orders.
     pub orders: u64,
-    /// See [`Outcome::orders`].
+    /// Number of the strategy's cancels.
     pub cancels: u64,
-    /// Its requests that were refused.
+    /// Number of the strategy's requests that were refused.
     pub refused: u64,
-    /// Its trades.
+    /// Trades of the strategy, in order.
     pub fills: Vec<Fill>,
-    /// What it has.
+    /// What the strategy holds at the end.
     pub account: Account,
-    /// At the end, with what it still has at the middle.
+    /// Equity at the end, with holdings valued at the middle of the best prices.
     pub equity: i128,
     /// Largest equity less what came after it.
     pub drawdown: i128,
     /// Largest holding of any instrument, long or short.
     pub lots_max: u64,
-    /// Of orders that rested.
+    /// Markout of trades of orders that rested.
     pub made: Markout,
-    /// Of orders that came.
+    /// Markout of trades of orders that came in.
     pub taken: Markout,
-    /// Its course.
+    /// Course of the strategy over the backtest.
     pub points: Vec<Point>,
     /// Instruments whose middle at the end is not known, with what it has of them.
     pub unpriced: Vec<InstrumentId>,
     /// Of every message that the engine sent to the public and to the strategy.
     pub digest: u64,
-    /// First and last time.
+    /// Time of the first and of the last event.
     pub span: (Nanos, Nanos),
 }

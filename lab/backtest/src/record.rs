@@ -10,9 +10,9 @@ use types::{Instrument, InstrumentId, Nanos, Price, Qty, Side, Symbol};
 pub struct Record {
     /// When the venue says it happened, in nanoseconds since some midnight.
     pub time: Nanos,
-    /// The instrument.
+    /// Instrument that the record is about.
     pub instrument: InstrumentId,
-    /// What happened.
+    /// The event that is recorded.
     pub what: What,
 }
 
@@ -21,7 +21,7 @@ pub struct Record {
 pub struct MarketTrade {
     /// When it happened at the exchange.
     pub time: Nanos,
-    /// The instrument.
+    /// Instrument that the record is about.
     pub instrument: InstrumentId,
     /// In units of the recording's decimals.
     pub price: Price,
@@ -42,23 +42,23 @@ pub enum Printed {
     Apart,
 }
 
-/// What happened.
+/// An event of the recorded market.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// An order rests, last at its price.
     Add {
-        /// Its reference.
+        /// Reference of the order.
         order: u64,
-        /// Its side.
+        /// Side that the order is on.
         side: Side,
-        /// Lots displayed.
+        /// Displayed quantity of the order, lots.
         qty: u32,
-        /// Its price.
+        /// Price of the order, in units of the recording.
         price: u32,
     },
     /// Lots of a resting order traded.
     Execute {
-        /// The order.
+        /// Reference of the order.
         order: u64,
         /// Lots that traded, above 0.
         qty: u32,
@@ -71,7 +71,7 @@ pub enum What {
         aggressor: Option<Side>,
         /// Lots that traded; of an auction counted once.
         qty: u32,
-        /// The price.
+        /// Price of the trade, in units of the recording.
         price: u32,
     },
     /// Lots of an order that was not displayed traded.
@@ -80,30 +80,30 @@ pub enum What {
         side: Side,
         /// Lots that traded, above 0.
         qty: u32,
-        /// The price.
+        /// Price of the trade, in units of the recording.
         price: u32,
     },
     /// Lots of a resting order went away.
     Reduce {
-        /// The order.
+        /// Reference of the order.
         order: u64,
         /// Lots by which it shrinks, above 0.
         qty: u32,
     },
     /// A resting order went away.
     Delete {
-        /// The order.
+        /// Reference of the order.
         order: u64,
     },
     /// A resting order went away, and one of its side came for it, last at its price.
     Replace {
-        /// The order that goes.
+        /// Reference of the order that is replaced.
         old: u64,
-        /// The order that comes; may be the same reference.
+        /// Reference of the order that takes its place; may be the same.
         new: u64,
-        /// Lots displayed.
+        /// Displayed quantity of the order, lots.
         qty: u32,
-        /// Its price.
+        /// Price of the order, in units of the recording.
         price: u32,
     },
     /// Orders trade as they come from now on, or they don't.
@@ -140,7 +140,7 @@ pub struct Recording {
     records: Vec<Record>,
     steps: Vec<Step>,
     levels: Vec<Levels>,
-    /// Decimals of prices.
+    /// Number of decimals that a price unit stands for.
     pub price_decimals: u32,
     /// Events with prices or quantities that no order of the exchange can have, left out.
     pub left_out: u64,
@@ -241,7 +241,7 @@ impl Recording {
         &self.steps
     }
 
-    /// Levels named by [`Check::Levels`].
+    /// Levels that the data tells itself, as [`Check::Levels`] names them.
     pub fn levels(&self) -> &[Levels] {
         &self.levels
     }
@@ -251,7 +251,7 @@ impl Recording {
         &self.instruments
     }
 
-    /// What happened.
+    /// The recorded events, in the order of the recording.
     pub fn records(&self) -> &[Record] {
         &self.records
     }

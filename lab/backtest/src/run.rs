@@ -27,22 +27,22 @@ const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 /// out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Delay {
-    /// At least.
+    /// Smallest delay, ns.
     pub ns: u64,
-    /// Evenly up to so much more.
+    /// Largest additional delay, uniform, ns.
     pub jitter_ns: u64,
 }
 
-/// Options of a backtest.
+/// Settings of a backtest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// From the exchange to the strategy.
+    /// Delay of news from the exchange to the strategy.
     pub feed: Delay,
-    /// From the strategy to the exchange.
+    /// Delay of requests from the strategy to the exchange.
     pub orders: Delay,
-    /// Of the jitter.
+    /// Seed of the delays' jitter.
     pub seed: u64,
-    /// What trades cost.
+    /// Fees that the strategy's trades cost.
     pub fees: Fees,
     /// After which time trades are judged by the middle.
     pub markout: Nanos,
@@ -366,7 +366,7 @@ impl<'s> Run<'s> {
         self.outcome.points.push(Point { time: now, equity, lots, twice_middle });
     }
 
-    /// News reaches the strategy.
+    /// Hands the strategy the news that reaches it at `now`.
     fn hear(&mut self, now: Nanos) {
         let mut touched: Vec<InstrumentId> = Vec::new();
         let mut reports: Vec<ExecutionReport> = Vec::new();

@@ -36,13 +36,13 @@ pub trait Strategy {
 /// An order of the strategy, as far as the strategy has heard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Order {
-    /// Its number.
+    /// Number of the order, given by the strategy.
     pub id: u32,
-    /// The instrument.
+    /// Instrument that the order is for.
     pub instrument: InstrumentId,
-    /// Its side.
+    /// Whether the order buys or sells.
     pub side: Side,
-    /// Its price.
+    /// Limit price of the order.
     pub price: Price,
     /// Lots that may still trade.
     pub open: u64,
@@ -52,7 +52,7 @@ pub struct Order {
     pub leaving: bool,
 }
 
-/// Its orders and numbers.
+/// The strategy's orders by number, and the last number given out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blotter {
     pub orders: BTreeMap<u32, Order>,
@@ -116,7 +116,7 @@ impl Desk<'_> {
         })
     }
 
-    /// Lots held; negative: short.
+    /// Quantity of the instrument held, lots; negative: short.
     pub fn lots(&self, instrument: InstrumentId) -> i64 {
         self.account.holding(instrument).lots
     }
@@ -174,10 +174,10 @@ impl Strategy for Idle {
     fn on_book(&mut self, _: InstrumentId, _: &mut Desk<'_>) {}
 }
 
-/// Options of a [`Maker`].
+/// Settings of a [`Maker`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MakerConfig {
-    /// Lots of each quote.
+    /// Quantity of each quote, lots.
     pub qty: u32,
     /// Price units behind the best price of the others; negative: before it.
     pub offset: i64,
@@ -239,10 +239,10 @@ impl Strategy for Maker {
     }
 }
 
-/// Options of a [`Taker`].
+/// Settings of a [`Taker`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TakerConfig {
-    /// Lots of each order.
+    /// Quantity of each order, lots.
     pub qty: u32,
     /// Lots held at most, long or short.
     pub lots_max: u64,

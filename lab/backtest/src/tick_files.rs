@@ -24,7 +24,7 @@ const NEXT_DAY_NS: u64 = 60 * Nanos::SECOND;
 pub struct Tick {
     /// Time as sent, in ns; of a venue of ours since its midnight.
     pub time: i64,
-    /// Which line of the plant.
+    /// Number of the line of the plant.
     pub line: i32,
     /// Number of the message on its line; of a gap the first one lost.
     pub sequence: i64,
@@ -34,19 +34,19 @@ pub struct Tick {
     pub symbol: Option<String>,
     /// It is of an option contract.
     pub contract: bool,
-    /// Price of a trade.
+    /// Price of a trade, in units of 10^-8 of the currency.
     pub price: Option<i64>,
-    /// Size of a trade.
+    /// Size of a trade, lots.
     pub size: Option<i64>,
     /// Who took in a trade: `buy` or `sell`.
     pub taker: Option<String>,
     /// Best bid after a quote.
     pub bid: Option<i64>,
-    /// Its size.
+    /// Size at the best bid, lots.
     pub bid_size: Option<i64>,
     /// Best offer after a quote.
     pub offer: Option<i64>,
-    /// Its size.
+    /// Size at the best offer, lots.
     pub offer_size: Option<i64>,
     /// Of a gap, the first message not lost.
     pub until: Option<i64>,
@@ -197,7 +197,7 @@ impl Collected {
 #[derive(Clone, Debug, Default)]
 struct Top {
     price: u32,
-    /// Reference and lots.
+    /// Orders at the level: reference and lots.
     orders: Vec<(u64, u32)>,
 }
 

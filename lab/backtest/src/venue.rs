@@ -10,11 +10,11 @@ use types::{
 
 use crate::record::MarketTrade;
 
-/// The recorded market.
+/// Account of the recorded market's resting orders.
 pub(crate) const RECORDED: AccountId = AccountId(1);
-/// Whose orders make the recorded trades happen.
+/// Account of the orders that make the recorded trades happen.
 pub(crate) const COMERS: AccountId = AccountId(2);
-/// The strategy.
+/// Account of the strategy's orders.
 pub(crate) const STRATEGY: AccountId = AccountId(3);
 
 const GATEWAY: GatewayId = GatewayId(1);
@@ -96,7 +96,7 @@ impl Venue {
         applied
     }
 
-    /// A participant's request.
+    /// Applies a request of the strategy at `now`.
     pub fn request(&mut self, now: Nanos, command: &Command) -> Applied {
         self.requests += 1;
         self.apply(now, GATEWAY, self.requests, command)
