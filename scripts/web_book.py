@@ -143,7 +143,7 @@ class Orders:
         return True
 
     def record(self, symbol):
-        return {"symbol": symbol, "seq": self.seq, **self.sides}
+        return {"symbol": symbol, "seq": self.seq, **{name: [list(o) for o in self.sides[name]] for name in self.sides}}
 
 
 def start():

@@ -134,7 +134,8 @@ pub fn run(args: &BooksArgs) -> Result<(), Failure> {
         "{books} books of a client, {compared} of them at positions of the log, {} differ",
         wrong.len()
     );
-    wrong.iter().take(3).for_each(|line| println!("  {line}"));
+    let short = |line: &String| line.chars().take(400).collect::<String>();
+    wrong.iter().take(3).for_each(|line| println!("  {}", short(line)));
     let lacking = wanted.len();
     match () {
         () if !wrong.is_empty() => Err(Failure::Run(format!("{} books differ", wrong.len()))),

@@ -414,7 +414,8 @@ impl Desk for WebDesk {
     }
 }
 
-/// What a log has of an account, in words that do not name numbers of a door.
+/// What a log has of an account, in words that do not name numbers of a door. The same request again, under
+/// its number, is told once: OUCH's gateway passes it on and the engine knows it, the others keep it back.
 fn story(log: &[Input], of: &Scenario) -> Vec<String> {
     let mut names: HashMap<u32, String> = HashMap::new();
     let mut story = Vec::new();
@@ -433,6 +434,8 @@ fn story(log: &[Input], of: &Scenario) -> Vec<String> {
             )
         };
         match command.kind {
+            CommandKind::NewOrder | CommandKind::Replace
+                if names.contains_key(&command.user_ref.0) => {}
             CommandKind::NewOrder => {
                 story.push(format!("new {name} {}", terms()));
                 names.insert(command.user_ref.0, name);
@@ -446,7 +449,10 @@ fn story(log: &[Input], of: &Scenario) -> Vec<String> {
                 names.insert(command.user_ref.0, name);
             }
             CommandKind::Cancel => {
-                story.push(format!("cancel {}", named(&names, command.user_ref)));
+                let told = format!("cancel {}", named(&names, command.user_ref));
+                if story.last() != Some(&told) {
+                    story.push(told);
+                }
             }
             CommandKind::MassCancel => story.push("cancel all".to_string()),
             CommandKind::Kill => story.push(format!("kill {}", command.param)),
@@ -466,6 +472,7 @@ fn play(of: &Scenario, door: &str) -> Result<(Vec<String>, usize), Failure> {
     let own = door != "web" && of.cancels;
     let terms = Terms {
         accounts: 1,
+        fix: door == "fix",
         throttle,
         cancel_on_disconnect: own,
         web_from: if door == "web" { 1 } else { 2 },
@@ -516,6 +523,7 @@ fn play(of: &Scenario, door: &str) -> Result<(Vec<String>, usize), Failure> {
                 true
             }
             Kill(on) => {
+                thread::sleep(SETTLE);
                 let command = Command {
                     account: AccountId(1),
                     param: u8::from(on),

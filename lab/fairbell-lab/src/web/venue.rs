@@ -30,8 +30,10 @@ pub const PASSWORD: &str = "secret";
 /// What the exchange is like.
 #[derive(Clone)]
 pub struct Terms {
-    /// Accounts; the name of number `n` from 1 is `A{n}`, also as a FIX CompID.
+    /// Accounts; the name of number `n` from 1 is `A{n}`.
     pub accounts: u16,
+    /// They log on over FIX, under this name as CompID, and not over OUCH.
+    pub fix: bool,
     /// Their rate, and whether their orders go with their sessions.
     pub throttle: Throttle,
     /// See `throttle`.
@@ -50,6 +52,7 @@ impl Default for Terms {
     fn default() -> Terms {
         Terms {
             accounts: 4,
+            fix: false,
             throttle: Throttle::default(),
             cancel_on_disconnect: false,
             web_from: 1,
@@ -76,7 +79,9 @@ impl Terms {
                 terms: LoginTerms::default(),
                 cancel_on_disconnect: self.cancel_on_disconnect,
                 throttle: self.throttle,
-                fix: Some(FixLogin::new(&format!("A{id}"), FixVersion::Fix44, FixRole::Orders)),
+                fix: self
+                    .fix
+                    .then(|| FixLogin::new(&format!("A{id}"), FixVersion::Fix44, FixRole::Orders)),
                 firm: String::new(),
             })
             .collect();
