@@ -1,9 +1,6 @@
 //! Attacks on the doors: each is contained while honest clients trade on, and is found out where
 //! its defence is taken away. Times are judged by the command, not here.
 
-#[path = "attack/web.rs"]
-mod web_door;
-
 use std::sync::Mutex;
 
 use fairbell_lab::attack::{Attacked, Play, attacks};
