@@ -12,9 +12,11 @@ import { Chart } from "./view/chart.js";
 import { $, Frames, setAttribute, setText } from "./view/dom.js";
 import { Ladder, Tape } from "./view/ladder.js";
 import { Markets } from "./view/markets.js";
+import { Operator } from "./view/operator.js";
 import { Session } from "./view/session.js";
 import { Shortcuts, Theme } from "./view/shortcuts.js";
 import { Ticket } from "./view/ticket.js";
+import { Venue } from "./view/venue.js";
 
 /** Channels of the selected market, and of every one. */
 const SELECTED = ["book", "trades"];
@@ -59,11 +61,15 @@ app.frames = new Frames({
   positions: () => blotter.renderPositions(),
   session: () => session.render(),
   ticket: () => ticket.render(),
+  venue: () => venue.render(),
+  operator: () => operator.render(),
 });
 
 const everything = () => app.frames.mark(...Object.keys(app.frames.views));
 const ticket = new Ticket(app);
-const session = new Session(app);
+const operator = new Operator(app);
+const session = new Session(app, operator);
+const venue = new Venue(app);
 const blotter = new Blotter(app, ticket);
 const markets = new Markets(app, select);
 const ladder = new Ladder((price) => ticket.pick(price));

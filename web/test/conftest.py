@@ -24,7 +24,7 @@ from playwright.sync_api import sync_playwright
 from feed import HEADERS, FeedDoor, page_file
 
 HERE = Path(__file__).parent
-SECRETS = {"one": "secret of page one, 1", "two": "secret of page two, 2"}
+SECRETS = {"one": "secret of page one, 1", "two": "secret of page two, 2", "operator": "secret of the operator"}
 # Machines that test may be slow.
 PATIENCE_MS = int(os.environ.get("PATIENCE_MS", 60_000))
 
@@ -69,8 +69,10 @@ class Exchange:
         keys = folder / "keys.toml"
         entry = '[[key]]\nname = "{0}"\nsecret = "{1}"\nusername = "{2}"\npassword = "welcome"\n'
         keys.write_text("".join(entry.format(name, SECRETS[name], user) for name, user in [("one", "PAGEA"), ("two", "PAGEB")])
-                        + '[[key]]\nname = "reader"\nsecret = "{}"\nusername = "PAGEA"\npassword = "welcome"\nscopes = ["read"]\n'.format(SECRETS["one"]))
+                        + '[[key]]\nname = "reader"\nsecret = "{}"\nusername = "PAGEA"\npassword = "welcome"\nscopes = ["read"]\n'.format(SECRETS["one"])
+                        + '[[key]]\nname = "operator"\nsecret = "{}"\nscopes = ["operate"]\n'.format(SECRETS["operator"]))
         self.log = folder / "exchange.txt"
+        self.audit = folder / "out" / "admin-audit.jsonl"
         # Its sample's and report's folders are relative to where it runs.
         command = [str(Path(named("FAIRBELL_BINARY")).resolve()), "up", "--config", str(config), "--port-base", "0", "--web", str(keys),
                    "--out", str(folder / "out"), *options]

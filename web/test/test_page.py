@@ -1,6 +1,9 @@
 """Pages that trade on a real exchange, `fairbell up --web`."""
 
+import json
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -198,6 +201,99 @@ def test_the_dead_mans_switch_cancels_when_the_page_is_gone(two, exchange):
     one.close()
     until(other, lambda: levels(other, "bids"), [])
     assert state_of(exchange, "one", order) == "cancelled"
+
+
+def phases(page):
+    return {row[0]: row[1] for row in rows(page, "phase-rows")}
+
+
+def test_an_operator_halts_a_market_and_uses_the_kill_switch(two, pages, exchange, axe, pictures):
+    one, other = two
+    enter(one, "buy", "3", "95")
+    until(other, lambda: levels(other, "bids"), [["95.00", "3"]])
+    # Nobody else sees the operators' view, and the door refuses it to others, too.
+    assert one.locator("#operator").is_hidden()
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        exchange.ask("one", "POST", "/v1/operator", {"action": {"halt": {"instrument": "GENA"}}})
+    view = pages.open(exchange.base)
+    signed_in(view, "operator")
+    view.locator("#operator").wait_for()
+    until(view, lambda: phases(view), {"GENA": "continuous", "GENB": "continuous"})
+    # Halted: told to pages, orders are refused, cancels are not.
+    view.locator("#phase-rows button", has_text="Halt").first.click()
+    view.locator("#operator-confirm").wait_for()
+    view.keyboard.press("Escape")
+    view.wait_for_timeout(500)
+    assert phases(view)["GENA"] == "continuous", "Escape halts nothing"
+    view.locator("#phase-rows button", has_text="Halt").first.click()
+    view.locator("#operator-confirm button", has_text="Do it").click()
+    for page in two:
+        until(page, lambda page=page: page.locator("#sum-state").inner_text(), "halted")
+    until(view, lambda: phases(view), {"GENA": "halt", "GENB": "continuous"})
+    enter(one, "buy", "1", "94")
+    until(one, lambda: "rejected" in one.locator("#ticket-result").inner_text(), True)
+    view.screenshot(path=pictures / "operator-1600.png", full_page=True)
+    assert violations(view, axe) == []
+    one.locator("#open-rows button", has_text="Cancel").click()
+    until(one, lambda: (open_orders(one), levels(other, "bids")), ([], []))
+    view.locator("#phase-rows button", has_text="Resume").first.click()
+    until(one, lambda: one.locator("#sum-state").inner_text(), "trading")
+    enter(one, "buy", "2", "94")
+    until(other, lambda: levels(other, "bids"), [["94.00", "2"]])
+    # The kill switch of one account: its orders go, those of the other stay, and it may enter none until it is revived.
+    enter(other, "buy", "1", "93")
+    view.locator("#kill-account").fill("PAGEA")
+    view.locator("#kill").click()
+    view.locator("#operator-confirm button", has_text="Do it").click()
+    until(other, lambda: levels(other, "bids"), [["93.00", "1"]])
+    until(view, lambda: "Killed: PAGEA" in view.locator("#operator-line").inner_text(), True)
+    enter(one, "buy", "1", "92")
+    until(one, lambda: "rejected" in one.locator("#ticket-result").inner_text(), True)
+    view.locator("#kill-account").fill("PAGEA")
+    view.locator("#revive").click()
+    until(view, lambda: "Killed: nobody" in view.locator("#operator-line").inner_text(), True)
+    enter(one, "buy", "1", "92")
+    until(other, lambda: levels(other, "bids"), [["93.00", "1"], ["92.00", "1"]])
+    # A mistake is told, and what was done is in the audit file in the key's name.
+    view.locator("#kill-account").fill("NOBODY")
+    view.locator("#revive").click()
+    until(view, lambda: "NOBODY" in view.locator("#operator-result").inner_text(), True)
+    audit = [json.loads(line) for line in exchange.audit.read_text().splitlines()]
+    assert any("operator" in json.dumps(line) and "PAGEA" in json.dumps(line) for line in audit)
+    view.locator("#sign-out").click()
+    view.locator("#sign-in").wait_for()
+    assert view.locator("#operator").is_hidden()
+
+
+def test_fairness_and_tree_are_those_of_the_door(two, exchange):
+    one, other = two
+    for n in range(5):
+        enter(other, "buy", str(1 + n), str(90 - n))
+    told = json.load(urllib.request.urlopen(exchange.base + "/v1/fairness"))["venue"]
+    assert len(told["receivers"]) == 3
+    until(one, lambda: int(one.locator("#fair-messages").inner_text()) > 0, True)
+    until(one, lambda: one.locator("#fair-on-time").inner_text().endswith("%"), True)
+    assert len(rows(one, "receiver-rows")) == 3
+    tree = json.load(urllib.request.urlopen(exchange.base + "/v1/tree"))
+    assert one.locator("#tree-picture circle").count() == len(tree["nodes"])
+    links = [node for node in tree["nodes"] if node["parent"] is not None]
+    assert one.locator("#tree-picture line").count() == len(links)
+    assert "3 receivers" in one.locator("#tree-picture").get_attribute("aria-label")
+    # Delays of receivers come with the messages.
+    until(one, lambda: one.locator("#tree-picture .delay", has_text="s").count() >= 3, True)
+
+
+def test_a_machine_that_dies_is_shown(pages, start_exchange, tmp_path, pictures):
+    doomed = start_exchange(tmp_path, "--fail-gateway", "2", "--after", "3s")
+    try:
+        page = pages.open(doomed.base)
+        page.locator("#tree-told").wait_for()
+        assert page.locator("#tree-picture .dead").count() == 0
+        until(page, lambda: page.locator("#tree-picture .dead").count(), 1)
+        assert "Gone: R2" in page.locator("#tree-line").inner_text()
+        page.locator("#tree").screenshot(path=pictures / "tree-dead.png")
+    finally:
+        doomed.stop()
 
 
 def test_orders_go_with_the_connection_where_that_is_asked_for(two, exchange):

@@ -15,9 +15,12 @@ mod greeting;
 mod judge;
 mod outcome;
 mod revise;
+mod scenario;
+mod snapshot;
 mod standstill;
 mod store;
 mod tamper;
+mod venue;
 mod web;
 
 use std::path::Path;
@@ -30,6 +33,7 @@ use std::time::{Duration, Instant};
 use exchange::{Offline, Role};
 use feed::ListenerConfig;
 use net::{Loop, LoopHandle, TraceReceiver};
+use overlay::topology::Tree;
 use participant::{Latency, Phase, RequestKind, Sample};
 use telemetry::{DeliveryLedger, LedgerConfig, Recorder};
 use types::{Nanos, NodeId, Peer};
@@ -55,6 +59,7 @@ use accelerate::Accelerator;
 use day::TradingDay;
 use outcome::{Artifacts, Elsewhere, quantiles};
 use revise::Turns;
+use scenario::{Fault, Scenario, Script};
 use tamper::Relay;
 
 /// How often figures are copied out of the loops.
@@ -79,22 +84,38 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let mut view = View::new(args.json, args.quiet);
     let clocks = Clocks::start(&config)?;
     let clock = clocks.of[0];
+    if let Some(from) = &args.from {
+        snapshot::copy(from, Path::new(&config.journal.dir))?;
+    }
     let kept = match config.journal.is_local() {
         true => Some(kept::open(Path::new(&config.journal.dir), &config.journal, clock.now())?),
         false => None,
     };
     // What the built-in participants play is played once.
     let resumed = kept.as_ref().is_some_and(|kept| kept.inputs > 0) || group::was_made(&config);
+    let scenario =
+        args.scenario.as_deref().map(|path| Scenario::read(path, &config)).transpose()?;
+    if resumed && scenario.as_ref().is_some_and(|scenario| !scenario.messages.is_empty()) {
+        let why = "--scenario: the journal goes on, and its built-in participants have played: leave the \
+                   scenario's orders out, its faults are possible";
+        return Err(Failure::Usage(why.to_string()));
+    }
     let (sample, mut notices) = match flow::load_sample(&config) {
+        _ if scenario.is_some() => (None, Vec::new()),
         _ if resumed => (None, vec!["the journal goes on: no built-in flow".to_string()]),
         Ok(sample) => (Some(sample), Vec::new()),
         Err(why) => (None, vec![format!("no sample, generated flow alone: {why}")]),
     };
+    if let Some(of) = &scenario {
+        let (requests, faults) = (of.messages.len(), of.faults.len());
+        notices.push(format!("scenario of seed {}: {requests} requests, {faults} faults", of.seed));
+    }
     notices.iter().for_each(|notice| view.note(notice));
     let duration_ns = args.duration.map(flow::nanos);
-    let driver = |gateways: &[types::Peer]| match resumed {
-        true => flow::nobody(&config).map(Some),
-        false => flow::driver(&config, sample.as_ref(), duration_ns, gateways).map(Some),
+    let driver = |gateways: &[types::Peer]| match (&scenario, resumed) {
+        (_, true) => flow::nobody(&config).map(Some),
+        (Some(of), _) => flow::scripted(&config, of, duration_ns, gateways).map(Some),
+        (None, _) => flow::driver(&config, sample.as_ref(), duration_ns, gateways).map(Some),
     };
     if args.slow_proxy.is_some_and(|proxy| u32::from(proxy) > deployment::proxies(&config)) {
         let most = deployment::proxies(&config);
@@ -150,7 +171,10 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         notices.push(notice);
     }
     let web = match &args.web {
-        Some(file) => Some(web::Web::new(file.as_deref(), &config, &plan.addresses)?),
+        Some(file) => {
+            let socket = door.path().map(Path::to_path_buf);
+            Some(web::Web::new(file.as_deref(), &config, &plan.addresses, socket)?)
+        }
         None => None,
     };
     let web_greeting = web.as_ref().map_or("", web::Web::greeting);
@@ -159,7 +183,12 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         stay: !args.once && args.duration.is_none(),
         kill: killed.map(|victim| (victim, flow::nanos(args.after))),
         bound_ns: clocks.of[1].reading().bound_ns,
-        timed: if resumed { 0 } else { flow::timed(&config, sample.as_ref(), duration_ns) },
+        timed: match &scenario {
+            Some(scenario) => scenario.messages.len() as u64,
+            None if resumed => 0,
+            None => flow::timed(&config, sample.as_ref(), duration_ns),
+        },
+        scenario: scenario.as_ref(),
         flip: args.flip_replica,
         hurry: (args.accelerate, args.days),
         alarms,
@@ -262,6 +291,8 @@ struct Run<'a> {
     bound_ns: u64,
     /// Messages of the timetable.
     timed: u64,
+    /// What is played, where it is a scenario.
+    scenario: Option<&'a Scenario>,
     /// Of whose journal, from 1, a bit is flipped before the replicas are compared.
     flip: Option<u8>,
     /// Longest wait for a step of the calendar, and days after which the run is over.
@@ -306,6 +337,7 @@ struct Watch<'a> {
     /// Connections that found no descriptor, so far.
     starved: u64,
     gateways: Vec<NodeId>,
+    proxies: Vec<NodeId>,
     handles: [LoopHandle<Role>; 3],
     latencies: (SyncSender<Vec<Latency>>, Receiver<Vec<Latency>>),
     ledger: DeliveryLedger,
@@ -313,12 +345,16 @@ struct Watch<'a> {
     rtt: Recorder,
     rtt_second: Recorder,
     layers: Vec<u32>,
+    /// To whom the web door tells how the exchange is, and the tree of the configuration.
+    venue: Option<(Arc<::web::venue::Venue>, Tree)>,
     started: Instant,
     /// When play was seen to have begun.
     playing_since: Option<Instant>,
     /// By stream: messages published before play.
     loaded: Vec<u64>,
     killed: bool,
+    /// Faults that are still to come.
+    script: Script,
     before: Figures,
     notices: Vec<String>,
     complaints: Vec<String>,
@@ -333,6 +369,9 @@ impl Run<'_> {
 
     /// Length of the play as planned.
     fn play_ns(&self) -> u64 {
+        if let Some(scenario) = self.scenario {
+            return scenario.play_ns();
+        }
         let ns = u128::from(self.timed) * u128::from(Nanos::SECOND);
         u64::try_from(ns / u128::from(self.messages_per_s().max(1))).unwrap_or(u64::MAX)
     }
@@ -354,7 +393,6 @@ impl Run<'_> {
             Some(group) => group.line(),
             None => RootLine::alone(plan.loops[0].handle()),
         };
-        let fair_window_ns = Nanos::MICRO + 2 * self.bound_ns;
         let steered = (root.clone(), plan.loops[1].handle());
         let gateways = plan.receivers.clone();
         let health = plan.writing.is_some();
@@ -376,21 +414,27 @@ impl Run<'_> {
             suspended: false,
             starved: 0,
             gateways: gateways.clone(),
+            proxies: plan.proxies,
             handles: [0, 1, 2].map(|place: usize| plan.loops[place].handle()),
             latencies: sync_channel(16),
             ledger: DeliveryLedger::new(&LedgerConfig {
                 streams: plan.streams,
-                ..LedgerConfig::new(plan.receivers, fair_window_ns)
+                ..LedgerConfig::new(plan.receivers, fair_window_ns(self.bound_ns))
             }),
             turns: Turns::default(),
             rtt: Recorder::new(),
             rtt_second: Recorder::coarse(),
             traces: plan.traces,
             layers: plan.layers,
+            venue: match &web {
+                Some(web) => Some((web.venue(), deployment::tree(self.config)?)),
+                None => None,
+            },
             started: Instant::now(),
             playing_since: None,
             loaded: Vec::new(),
             killed: false,
+            script: Script::new(self.scenario, door.path().map(Path::to_path_buf))?,
             before: board.figures(),
             notices: Vec::new(),
             complaints: Vec::new(),
@@ -490,6 +534,11 @@ impl Run<'_> {
     }
 }
 
+/// Within which releases count as one: a microsecond beside what clocks may be apart, ns.
+fn fair_window_ns(bound_ns: u64) -> u64 {
+    Nanos::MICRO + 2 * bound_ns
+}
+
 /// Runs one loop; its nodes, or nothing and a complaint.
 /// Runs a loop on the calling thread, which takes `core` if it is to have one.
 fn host(
@@ -549,6 +598,7 @@ impl Watch<'_> {
             self.begin_measuring(&figures);
             self.day.begin(figures.driver.and_then(|status| status.started_at));
             self.kill_if_due(&figures, view);
+            self.go_wrong(view);
             self.follow_tree(&figures);
             if let Some(line) = self.accelerator.look() {
                 view.note(&line);
@@ -558,7 +608,8 @@ impl Watch<'_> {
             if over {
                 self.stop_driver();
             }
-            let idle = figures.driver.is_some_and(|status| status.phase == Phase::Idle);
+            let idle = figures.driver.is_some_and(|status| status.phase == Phase::Idle)
+                && (over || self.script.is_over());
             if !idle || (self.run.stay && !over) || !self.day.close() {
                 continue;
             }
@@ -658,35 +709,59 @@ impl Watch<'_> {
             return;
         };
         let (played_ns, over) = match victim {
-            Victim::Proxy(_) => {
+            Victim::Proxy(_) if self.run.scenario.is_none() => {
                 let played_ns = status.timed * Nanos::SECOND / self.run.messages_per_s().max(1);
                 (played_ns, status.phase > Phase::Playing)
             }
             // Its participants may be others than those that play.
-            Victim::Edge(..) => {
+            Victim::Edge(..) | Victim::Proxy(_) => {
                 (self.playing_since.map_or(0, |since| flow::nanos(since.elapsed())), false)
             }
         };
         if played_ns >= after_ns || over {
             self.killed = true;
-            let (what, done) = match victim {
-                Victim::Proxy(proxy) => (format!("proxy {}", proxy.0), self.handles[0].kill(proxy)),
-                Victim::Edge(place, node) => {
-                    // Nobody hears a receiver that is gone.
-                    let listener = NodeId(LISTENERS.0 + place as u16);
-                    self.board.forget_listener(place);
-                    let done = self.handles[2].kill(listener);
-                    let done = done.and_then(|()| self.handles[1].kill(node));
-                    (format!("gateway {} and its receiver", place + 1), done)
-                }
-            };
-            let note = match done {
-                Ok(()) => format!("{what} killed after {:.1} s", played_ns as f64 / 1e9),
-                Err(error) => format!("{what} not killed: {error}"),
-            };
-            view.note(&note);
-            self.notices.push(note);
+            self.strike(victim, played_ns, view);
         }
+    }
+
+    /// What the scenario has go wrong by now.
+    fn go_wrong(&mut self, view: &mut View) {
+        let Some(since) = self.playing_since else { return };
+        while let Some(fault) = self.script.due(since.elapsed()) {
+            let node = |nodes: &[NodeId], number: u16| {
+                nodes.get(usize::from(number).saturating_sub(1)).copied()
+            };
+            let victim = match fault {
+                Fault::Proxy(number) => node(&self.proxies, number).map(Victim::Proxy),
+                Fault::Gateway(number) => node(&self.gateways, number)
+                    .map(|edge| Victim::Edge(usize::from(number).saturating_sub(1), edge)),
+                Fault::Operator(_) => None,
+            };
+            if let Some(victim) = victim {
+                self.strike(victim, flow::nanos(since.elapsed()), view);
+            }
+        }
+    }
+
+    /// Kills a machine.
+    fn strike(&mut self, victim: Victim, played_ns: u64, view: &mut View) {
+        let (what, done) = match victim {
+            Victim::Proxy(proxy) => (format!("proxy {}", proxy.0), self.handles[0].kill(proxy)),
+            Victim::Edge(place, node) => {
+                // Nobody hears a receiver that is gone.
+                let listener = NodeId(LISTENERS.0 + place as u16);
+                self.board.forget_listener(place);
+                let done = self.handles[2].kill(listener);
+                let done = done.and_then(|()| self.handles[1].kill(node));
+                (format!("gateway {} and its receiver", place + 1), done)
+            }
+        };
+        let note = match done {
+            Ok(()) => format!("{what} killed after {:.1} s", played_ns as f64 / 1e9),
+            Err(error) => format!("{what} not killed: {error}"),
+        };
+        view.note(&note);
+        self.notices.push(note);
     }
 
     /// Draws the last second.
@@ -703,6 +778,11 @@ impl Watch<'_> {
         self.revise(&figures, view);
         figures.watch_capacities(self.run.config, &self.run.alarms);
         figures.tell_refused(&self.before, &self.run.alarms);
+        if let Some((venue, tree)) = &self.venue {
+            let bound_ns = self.run.bound_ns;
+            let known = (figures.tree.as_ref().unwrap_or(tree), fair_window_ns(bound_ns), bound_ns);
+            venue::tell(venue, &self.ledger, &figures, known);
+        }
         let percent = room::percent(&figures.fill, room::free(self.run.out), figures.log);
         room::tell(&self.run.alarms, self.run.out, &figures.fill, percent);
         self.rtt_second.clear();

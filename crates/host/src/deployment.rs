@@ -298,8 +298,16 @@ pub fn exchange(config: &Config, clock: &Clock) -> Result<ExchangeConfig, Failur
 /// # Errors
 /// A tree that can't be.
 pub fn topology(config: &Config) -> Result<Topology, Failure> {
+    Ok(tree(config)?.topology)
+}
+
+/// The tree that market data comes by at the start.
+///
+/// # Errors
+/// A tree that can't be.
+pub fn tree(config: &Config) -> Result<Tree, Failure> {
     let tree = exchange(config, &Clock::start(0))?.tree();
-    tree.map(|tree| tree.topology).map_err(|error| Failure::Usage(error.to_string()))
+    tree.map_err(|error| Failure::Usage(error.to_string()))
 }
 
 /// The life of this process: no other one has it.

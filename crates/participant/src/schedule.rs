@@ -13,6 +13,8 @@ use types::Nanos;
 pub enum Source {
     /// A recorded list, played once.
     Recorded(VecDeque<FlowMessage>),
+    /// A list with a time for each, ns after the start, in order; the rate of its line does not count.
+    Scripted(VecDeque<(u64, FlowMessage)>),
     /// A generator, cut off after `left` messages.
     Generated {
         /// The flow.
@@ -26,6 +28,7 @@ impl Source {
     fn next(&mut self) -> Option<FlowMessage> {
         match self {
             Source::Recorded(list) => list.pop_front(),
+            Source::Scripted(list) => list.pop_front().map(|(_, message)| message),
             Source::Generated { flow, left } => {
                 *left = left.checked_sub(1)?;
                 Some(flow.next_message())
@@ -36,6 +39,7 @@ impl Source {
     fn is_empty(&self) -> bool {
         match self {
             Source::Recorded(list) => list.is_empty(),
+            Source::Scripted(list) => list.is_empty(),
             Source::Generated { left, .. } => *left == 0,
         }
     }
@@ -51,8 +55,10 @@ struct Line {
 impl Line {
     /// When the next message is due, in nanoseconds after the start.
     fn due(&self) -> Option<u64> {
-        if self.source.is_empty() {
-            return None;
+        match &self.source {
+            Source::Scripted(list) => return list.front().map(|(at, _)| *at),
+            other if other.is_empty() => return None,
+            _ => {}
         }
         let nanos = u128::from(self.played) * u128::from(Nanos::SECOND);
         u64::try_from(nanos / u128::from(self.rate_per_s)).ok()
@@ -133,6 +139,18 @@ mod tests {
         ];
         assert_eq!(seen, expect);
         assert_eq!((schedule.next_due(), schedule.played()), (None, 7));
+    }
+
+    #[test]
+    fn a_script_keeps_its_own_times() {
+        let mut schedule = Schedule::default();
+        let Source::Recorded(list) = recorded(1, 3) else { return };
+        schedule.add(Source::Scripted([7, 7, 1_500_000].into_iter().zip(list).collect()), 1);
+        schedule.add(recorded(2, 2), 1_000);
+        let all: Vec<_> = std::iter::from_fn(|| schedule.pop()).collect();
+        let seen: Vec<_> = all.iter().map(|(due, of)| (*due, of.instrument.0, of.id)).collect();
+        assert_eq!(seen, [(0, 2, 0), (7, 1, 0), (7, 1, 1), (1_000_000, 2, 1), (1_500_000, 1, 2)]);
+        assert_eq!((schedule.next_due(), schedule.played()), (None, 5));
     }
 
     #[test]

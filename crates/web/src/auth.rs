@@ -34,6 +34,8 @@ pub enum Scope {
     Trade,
     /// Ask a sandbox for faults.
     Sandbox,
+    /// Steer the exchange, as its operators do.
+    Operate,
 }
 
 /// An API key, as configured.

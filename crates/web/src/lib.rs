@@ -6,7 +6,7 @@
 //! does ([`market`]). Both live in one node of a [`net::Loop`] ([`node`]); HTTP runs on a thread of its
 //! own ([`server`], `routes`, `socket`) and asks the node by its loop's handle. Requests are signed
 //! ([`auth`]); what they ask for is read in one place ([`request`], [`command`]), and every refusal has a
-//! code ([`error`]). The trading page, `web/`, is served beside them.
+//! code ([`error`]). What the venue tells of itself, and its operators' way in, is [`venue`]. The trading page, `web/`, is served beside them.
 
 pub mod account;
 pub mod auth;
@@ -22,6 +22,7 @@ mod routes;
 pub mod server;
 mod socket;
 mod stall;
+pub mod venue;
 
 pub use node::{WEB_NODE, WebNode};
 pub use server::{Door, Settings, serve};

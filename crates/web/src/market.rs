@@ -93,7 +93,7 @@ impl Topic {
 /// What an update says.
 #[derive(Debug)]
 enum Made {
-    Levels { changes: [Levels; 2], top: [Levels; 2] },
+    Levels { changes: [Levels; 2], top: [Levels; 2], time: u64 },
     Orders { moves: [Moves; 2], checksum: u32 },
     Told(Value),
 }
@@ -134,11 +134,12 @@ impl Event {
             };
             match &body.made {
                 Made::Told(value) => value.to_string().into(),
-                Made::Levels { changes, top } => {
+                Made::Levels { changes, top, time } => {
                     let side = |side: usize| -> Value {
                         changes[side].iter().map(|level| book::level_json(of, *level)).collect()
                     };
                     let mut told = head("book");
+                    told["time_ns"] = time.to_string().into();
                     (told["bids"], told["asks"]) = (side(0), side(1));
                     told["checksum"] = book::checksum(of, top).into();
                     told.to_string().into()
@@ -158,7 +159,9 @@ impl Event {
     /// Levels and orders in it.
     fn entries(&self) -> usize {
         match &self.body.made {
-            Made::Levels { changes, top } => changes.iter().chain(top).map(Vec::len).sum::<usize>(),
+            Made::Levels { changes, top, .. } => {
+                changes.iter().chain(top).map(Vec::len).sum::<usize>()
+            }
             Made::Orders { moves, .. } => moves
                 .iter()
                 .map(|of| of.gone.len() + of.changed.len() + of.come.len())
@@ -204,6 +207,8 @@ struct Orders {
 #[derive(Clone, Default)]
 struct Line {
     seq: u64,
+    /// Time of the last message heard, ns since the midnight that the feed's times count from.
+    time: u64,
     /// Session of the feed that the last message was of.
     session: String,
     sides: [Levels; 2],
@@ -358,11 +363,13 @@ impl Market {
             prev_seq,
             body: Arc::new(Body { of: *of, made, text: OnceLock::new() }),
         };
+        line.time = image.time().map_or(0, |time| time.get());
         let now = book::levels(image, of);
         if now != line.sides {
             let changes = [0, 1].map(|side| book::changes(&line.sides[side], &now[side]));
             let top = [0, 1].map(|side| now[side].iter().take(CHECKED).copied().collect());
-            let event = event(Topic::Book, line.seq, Made::Levels { changes, top });
+            let event =
+                event(Topic::Book, line.seq, Made::Levels { changes, top, time: line.time });
             line.kept.push(event.clone());
             let _ = self.events.send(event);
             line.sides = now;
@@ -487,6 +494,7 @@ impl Market {
                     levels.map(|level| book::level_json(of, *level)).collect()
                 };
                 value["seq"] = line.seq.into();
+                value["time_ns"] = line.time.to_string().into();
                 (value["bids"], value["asks"]) = (side(0), side(1));
                 value["checksum"] = book::checksum(of, &line.sides).into();
             }

@@ -52,7 +52,7 @@ const fn signed(
     Operation { method, path, signed: true, summary, query: &[], body, answer }
 }
 
-const OPERATIONS: [Operation; 25] = [
+const OPERATIONS: [Operation; 28] = [
     get("/v1/time", "Time", "The door's clock, ms since the epoch"),
     get("/v1/instruments", "Instruments", "All instruments: tick, lot, largest price and quantity"),
     Operation {
@@ -137,6 +137,14 @@ const OPERATIONS: [Operation; 25] = [
         "/v1/sandbox/faults",
         (Some("Fault"), "State"),
         "Something goes wrong on purpose, on a sandbox",
+    ),
+    get("/v1/tree", "Tree", "The tree that market data comes by, with delays and copies"),
+    signed("get", "/v1/operator", (None, "Done"), "How the exchange is; scope operate"),
+    signed(
+        "post",
+        "/v1/operator",
+        (Some("Operator"), "Done"),
+        "Carries out an operator's action; scope operate",
     ),
     get("/v1/ws", "", "WebSocket; see docs/web.md for its messages"),
 ];

@@ -26,10 +26,13 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/src/view/chart.js", SCRIPT, include_str!("../../../web/src/view/chart.js")),
     ("/src/view/dom.js", SCRIPT, include_str!("../../../web/src/view/dom.js")),
     ("/src/view/ladder.js", SCRIPT, include_str!("../../../web/src/view/ladder.js")),
+    ("/src/model/venue.js", SCRIPT, include_str!("../../../web/src/model/venue.js")),
     ("/src/view/markets.js", SCRIPT, include_str!("../../../web/src/view/markets.js")),
+    ("/src/view/operator.js", SCRIPT, include_str!("../../../web/src/view/operator.js")),
     ("/src/view/session.js", SCRIPT, include_str!("../../../web/src/view/session.js")),
     ("/src/view/shortcuts.js", SCRIPT, include_str!("../../../web/src/view/shortcuts.js")),
     ("/src/view/ticket.js", SCRIPT, include_str!("../../../web/src/view/ticket.js")),
+    ("/src/view/venue.js", SCRIPT, include_str!("../../../web/src/view/venue.js")),
 ];
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";

@@ -23,6 +23,7 @@ use crate::market::{Market, SPANS, Topic};
 use crate::node::WebNode;
 use crate::request::{self, BODY_MAX};
 use crate::server::{Door, Dropped, now_ms};
+use crate::venue;
 use crate::{openapi, page, socket};
 
 /// For a request's body.
@@ -37,7 +38,7 @@ fn json_response(status: StatusCode, value: &Value) -> Response {
     response
 }
 
-fn answer(reply: Result<Value, ApiError>) -> Response {
+pub(crate) fn answer(reply: Result<Value, ApiError>) -> Response {
     match reply {
         Ok(value) => json_response(StatusCode::OK, &value),
         Err(refused) => refused.into_response(),
@@ -87,7 +88,7 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>
 }
 
 /// Reads a request of a key: whose it is, its query and its body.
-async fn private(
+pub(crate) async fn private(
     door: &Door,
     from: SocketAddr,
     request: Request,
@@ -117,7 +118,7 @@ type Here = State<Arc<Door>>;
 type From = ConnectInfo<SocketAddr>;
 
 /// The reply to a key, with what it has left.
-fn with_credits(credits: Credits, mut response: Response) -> Response {
+pub(crate) fn with_credits(credits: Credits, mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert("fb-credits-left", HeaderValue::from(credits.left));
     headers.insert("fb-credits-limit", HeaderValue::from(credits.limit));
@@ -508,6 +509,7 @@ pub(crate) fn router(door: Arc<Door>) -> Router {
         .route("/v1/sandbox/faults", post(fault))
         .route("/v1/ws", get(socket::upgrade))
         .route("/v1/openapi.json", get(document))
+        .merge(venue::routes())
         .method_not_allowed_fallback(no_such_method)
         .fallback(other)
         .layer(from_fn_with_state(Arc::clone(&door), same_site))

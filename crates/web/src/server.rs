@@ -36,6 +36,7 @@ use crate::market::Market;
 use crate::node::{Inbox, WEB_NODE, WebNode};
 use crate::routes;
 use crate::stall::Impatient;
+use crate::venue::Venue;
 
 /// Connections at a time, unless the settings say otherwise.
 pub const CONNECTIONS_MAX: usize = 4_096;
@@ -87,6 +88,8 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// What the venue says of its fairness, where it is known here.
     pub evidence: Option<VenueEvidence>,
+    /// Its tree, and the way of its operators in.
+    pub venue: Arc<Venue>,
 }
 
 impl Default for Settings {
@@ -98,6 +101,7 @@ impl Default for Settings {
             sandbox: false,
             tls: None,
             evidence: None,
+            venue: Arc::default(),
         }
     }
 }

@@ -7,8 +7,11 @@ import { $, setAttribute, setText } from "./dom.js";
 const POSITIONS_MS = 500;
 
 export class Session {
-  constructor(app) {
+  constructor(app, operator) {
     this.app = app;
+    this.operator = operator;
+    /** The key is of an account; an operator's may be of none. */
+    this.account = true;
     /** Time of the switch, ms; 0: off. When it was set last. */
     this.deadMan = { ms: 0, set: 0, trouble: "" };
     $("sign-in").addEventListener("submit", (event) => {
@@ -35,15 +38,15 @@ export class Session {
     try {
       await app.api.setClock();
       app.api.signer = await signer(name, secret);
-      const told = await app.api.own("GET", "/v1/positions");
-      app.account.positions = told.positions ?? [];
+      this.account = await this.#roles();
       $("secret").value = "";
       $("key").value = "";
-      await app.socket.authenticate();
+      if (this.account) await app.socket.authenticate();
     } catch (refused) {
       // The connection is signed in when it is there.
       if (refused.code) {
         app.api.signer = null;
+        this.operator.leave();
         setText(result, `${refused.message} (${refused.code})`);
         $("key").focus();
         return;
@@ -55,8 +58,22 @@ export class Session {
     $("account-title").focus();
   }
 
+  /** What the key is good for: looks at both. Whether it is of an account. @throws Refused: it is of neither */
+  async #roles() {
+    const { app, operator } = this;
+    const [own, exchange] = await Promise.allSettled([app.api.own("GET", "/v1/positions"), operator.look()]);
+    if (own.status === "fulfilled") {
+      app.account.positions = own.value.positions ?? [];
+      return true;
+    }
+    // An operator's key may be of no account.
+    if (own.reason.code === "wrong_scope" && exchange.status === "fulfilled") return false;
+    throw own.reason;
+  }
+
   #signOut() {
     const { app } = this;
+    this.operator.leave();
     const armed = this.deadMan.ms > 0;
     app.api.signer = null;
     app.account.clear();
@@ -131,6 +148,7 @@ export class Session {
     const signed = app.api.signer !== null;
     $("sign-in").hidden = signed;
     $("signed-in").hidden = !signed;
+    $("account-safety").hidden = !this.account;
     setText($("credits"), app.api.credits === null ? "" : `Requests left: ${app.api.credits}.`);
     const button = $("dead-man-switch");
     setAttribute(button, "aria-pressed", String(deadMan.ms > 0));

@@ -21,6 +21,8 @@ use host::failure::Failure;
     fairbell up --replicas 3 --duration 10s --rate 200   three replicas of the root, one log\n  \
     fairbell up --once --capture feed.pcap        also write the released feed of a receiver\n  \
     fairbell up --web                             REST and WebSocket for the first guest account\n  \
+    fairbell up --scenario scenarios/up/bad-day.toml --once   scripted orders and faults\n  \
+    fairbell up --from out/journal                a copy of what another run has left\n  \
     fairbell up --accelerate 2s --days 3          three days of the calendar in a minute\n\n\
     Without --once and --duration it keeps serving after the sample until Ctrl-C: connect your\n\
     own OUCH client or MoldUDP64 listener to the addresses it prints.")]
@@ -46,6 +48,12 @@ pub struct UpArgs {
     /// Stop when so many of the calendar's days have ended
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub days: Option<u32>,
+    /// Play the orders, generated flow and faults of FILE at their times, instead of sample and generated flow
+    #[arg(long, value_name = "FILE", conflicts_with = "sample")]
+    pub scenario: Option<PathBuf>,
+    /// Begin with the state of DIR, the journal of an exchange that has ended: a copy of it becomes this one's
+    #[arg(long, value_name = "DIR")]
+    pub from: Option<PathBuf>,
     /// Serve REST and WebSocket, too, with the keys of FILE, or with a fresh one for the first account that
     /// nobody plays
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
@@ -146,6 +154,10 @@ impl UpArgs {
         }
         if let Some(n) = self.port_base {
             loaded.set("ports.base", "--port-base", n, |c, v| c.ports.base = v)?;
+        }
+        if self.from.is_some() {
+            let how = "local".to_string();
+            loaded.set("journal.durability", "--from", how, |c, v| c.journal.durability = v)?;
         }
         loaded.set_sample(self.sample.as_deref())?;
         Ok(loaded.finish_with_doors()?)

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use exchange::{Capacity, Fill, Refusals, Role};
 use net::Loop;
 use overlay::sealed_link::SealedLinkStats;
+use overlay::topology::Tree;
 use participant::Status;
 use types::{InstrumentId, NodeId, Price, Qty, Side};
 
@@ -69,6 +70,8 @@ pub struct Figures {
     pub guards: Vec<SealedLinkStats>,
     /// Epoch of the tree.
     pub epoch: u32,
+    /// The tree that market data comes by, where the root knows more than the configuration.
+    pub tree: Option<Tree>,
     /// Proxies thought dead.
     pub dead: Vec<NodeId>,
     /// Proxies and their delays; with a roll call only.
@@ -159,6 +162,7 @@ impl Figures {
         match role.plain() {
             Role::Root(root) => {
                 self.epoch = root.membership().map_or(1, |known| known.tree().epoch);
+                self.tree = root.membership().map(|known| *known.tree());
                 self.standing = root.membership().map(|known| Standing::of(known, &root.benched()));
                 self.dead.clear();
                 self.dead.extend(root.publishers().flat_map(|of| of.failover_routes().dead()));

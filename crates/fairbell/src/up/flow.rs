@@ -11,6 +11,8 @@ use types::{Instrument, Nanos, OrderType, Peer, Price, Qty, Side, SplitMix64, Ti
 use host::config::Config;
 use host::failure::Failure;
 
+use super::scenario::Scenario;
+
 /// Play of generated flow when there is no sample, in seconds.
 const WITHOUT_SAMPLE_S: u64 = 30;
 /// Orders that a generated book opens with.
@@ -42,22 +44,42 @@ pub fn driver(
     duration_ns: Option<u64>,
     gateways: &[Peer],
 ) -> Result<Driver, Failure> {
-    let instruments = config.instruments();
+    played(config, flow(config, &config.instruments(), sample), duration_ns, gateways)
+}
+
+/// The participants, who load the books and then play.
+fn played(
+    config: &Config,
+    (opening, schedule): (Vec<FlowMessage>, Schedule),
+    duration_ns: Option<u64>,
+    gateways: &[Peer],
+) -> Result<Driver, Failure> {
     let accounts = config.accounts.0.iter().take(config.flow.participants as usize);
     let clients = accounts.enumerate().map(|(index, account)| {
         let mut mine = gateways.to_vec();
         mine.rotate_left(index % gateways.len().max(1));
         ClientConfig::new(&account.username, &account.password, mine)
     });
-    let mut driver = DriverConfig::new(instruments.clone(), clients.collect());
+    let mut driver = DriverConfig::new(config.instruments(), clients.collect());
     driver.duration_ns = duration_ns;
     driver.drain_timeout_ns = DRAIN_NS;
     if config.has_auctions() {
         driver.start_delay_ns = AUCTION_NS;
     }
-    let (opening, schedule) = flow(config, &instruments, sample);
     Driver::new(driver, opening, schedule)
         .map_err(|_| Failure::Usage("an account's login does not fit SoupBinTCP".to_string()))
+}
+
+/// The participants, who play a scenario.
+pub fn scripted(
+    config: &Config,
+    scenario: &Scenario,
+    duration_ns: Option<u64>,
+    gateways: &[Peer],
+) -> Result<Driver, Failure> {
+    let mut schedule = Schedule::default();
+    schedule.add(Source::Scripted(scenario.messages.clone()), 1);
+    played(config, (Vec::new(), schedule), duration_ns, gateways)
 }
 
 /// No participants, who play nothing: for an exchange that goes on, with clients from outside.

@@ -4,13 +4,14 @@
 //! ordinary OUCH session for each account with a key, opened when the key is first used.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use feed::{CatchUpConfig, ListenerConfig, Subscriber};
+use host::admin::protocol::Request as AdminRequest;
 use host::config::Config;
 use host::deployment::Addresses;
 use host::failure::{Failure, on};
@@ -18,11 +19,13 @@ use host::sockets::{io, udp_anywhere};
 use host::subscriber::Session;
 use net::{ClientTls, Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy, peer_addr};
 use serde::Deserialize;
+use serde_json::{Value, json};
 use types::{Channel, Nanos};
 use web::account::{Account, Login};
 use web::auth::{Key, Keys, Scope};
 use web::market::Market;
 use web::request::Instruments;
+use web::venue::Venue;
 use web::{Door, Settings, WEB_NODE, WebNode};
 use wire::moldudp;
 use wire::subscription::{Subscribed, Way};
@@ -70,7 +73,9 @@ struct Entry {
     name: String,
     secret: String,
     /// The account: its login at the exchange.
+    #[serde(default)]
     username: String,
+    #[serde(default)]
     password: String,
     #[serde(default = "all_scopes")]
     scopes: Vec<String>,
@@ -159,6 +164,7 @@ impl Web {
         file: Option<&Path>,
         config: &Config,
         addresses: &Addresses,
+        operators: Option<PathBuf>,
     ) -> Result<Web, Failure> {
         let read = match file {
             Some(path) => {
@@ -171,7 +177,12 @@ impl Web {
             Some(path) => on(path, why),
             None => Failure::Usage(format!("--web: {why}")),
         };
-        let settings = read.settings().map_err(named)?;
+        let mut settings = read.settings().map_err(named)?;
+        settings.venue = Arc::new(operators.map_or_else(Venue::default, |socket| {
+            Venue::with_operators(Box::new(move |who, action| operate(&socket, who, action)))
+        }));
+        let venue = Arc::clone(&settings.venue);
+        settings.evidence = Some(Arc::new(move || venue.fairness()));
         if settings.tls.is_none() && !read.listen.ip().is_loopback() {
             let why = "listen: without [tls] the door listens on a loopback address only: name a certificate, \
                        or put a proxy that has one before it";
@@ -186,6 +197,9 @@ impl Web {
                 key(entry, &mut logins)
                     .map_err(|why| named(format!("key {:?}: {why}", entry.name)))?,
             );
+        }
+        if logins.is_empty() {
+            return Err(named("no key of an account: operators alone hear no market".to_string()));
         }
         let listener = TcpListener::bind(read.listen)
             .map_err(|error| named(format!("listen {}: {error}", read.listen)))?;
@@ -207,6 +221,11 @@ impl Web {
             tls,
             greeting: format!("\nREST and WebSocket: {scheme}://{at}/v1{shown}"),
         })
+    }
+
+    /// Where it is told how the exchange is.
+    pub fn venue(&self) -> Arc<Venue> {
+        Arc::clone(&self.settings.venue)
     }
 
     /// What a user needs to connect.
@@ -296,6 +315,16 @@ impl Web {
     }
 }
 
+/// Asks the exchange's operators' socket for an action, in somebody's name.
+fn operate(socket: &Path, who: &str, action: &Value) -> Result<Value, String> {
+    let action =
+        serde_json::from_value(action.clone()).map_err(|error| format!("action: {error}"))?;
+    let request = AdminRequest { operator: Some(who.to_string()), action };
+    request.check()?;
+    let reply = host::admin::ask(socket, &request).map_err(|failure| failure.to_string())?;
+    if reply.ok { Ok(json!({ "text": reply.text, "data": reply.data })) } else { Err(reply.text) }
+}
+
 /// A key for whoever tries it out.
 fn sandbox(config: &Config) -> Result<File, Failure> {
     let free = config.accounts.0.iter().skip(config.flow.participants as usize);
@@ -333,17 +362,25 @@ fn sandbox(config: &Config) -> Result<File, Failure> {
 /// A key of the file; its login goes to `logins` unless it is there.
 fn key(entry: &Entry, logins: &mut Vec<(String, String)>) -> Result<Key, String> {
     let login = (entry.username.clone(), entry.password.clone());
-    let account = logins.iter().position(|known| known.0 == login.0).unwrap_or(logins.len());
+    let operator = entry.scopes == ["operate"];
+    let account = match (operator, login.0.as_str()) {
+        // It may ask for nothing of an account.
+        (true, "") => usize::MAX,
+        (_, "") => return Err("username: the account's login at the exchange".to_string()),
+        _ => logins.iter().position(|known| known.0 == login.0).unwrap_or(logins.len()),
+    };
     match logins.get(account) {
         Some(known) if *known != login => return Err("two passwords for one username".to_string()),
         Some(_) => {}
+        None if account == usize::MAX => {}
         None => logins.push(login),
     }
     let scope = |name: &String| match name.as_str() {
         "read" => Ok(Scope::Read),
         "trade" => Ok(Scope::Trade),
         "sandbox" => Ok(Scope::Sandbox),
-        _ => Err(format!("scopes: no {name:?}; there are read, trade and sandbox")),
+        "operate" => Ok(Scope::Operate),
+        _ => Err(format!("scopes: no {name:?}; there are read, trade, sandbox and operate")),
     };
     let expires_ms = match &entry.expires {
         None => 0,

@@ -44,9 +44,14 @@ impl Door {
         Ok((Door { server, told, alarms: alarms.clone() }, lines))
     }
 
+    /// The socket, unless there is none.
+    pub fn path(&self) -> Option<&Path> {
+        self.server.as_ref().map(Server::path)
+    }
+
     /// For the greeting: how to speak to this exchange.
     pub fn greeting(&self) -> String {
-        let path = self.server.as_ref().map(|server| server.path().display().to_string());
+        let path = self.path().map(|path| path.display().to_string());
         path.map_or_else(String::new, |path| format!("\nOperators: fairbell admin --socket {path}"))
     }
 

@@ -258,6 +258,23 @@ fn public() -> Vec<(&'static str, Value)> {
                 ("venue", json!({ "type": ["object", "null"] })),
             ]),
         ),
+        (
+            "Tree",
+            whole_object(&[
+                ("epoch", whole()),
+                ("hedge", whole()),
+                ("nodes", list(&json!({ "type": "object" }))),
+            ]),
+        ),
+        ("Done", whole_object(&[("text", text()), ("data", json!({}))])),
+        (
+            "Operator",
+            whole_object(&[(
+                "action",
+                json!({ "type": ["string", "object"], "description":
+                format!("one of {}, with its parameters", crate::venue::ACTIONS.join(", ")) }),
+            )]),
+        ),
         ("Document", json!({ "type": "object", "required": ["openapi", "paths"] })),
     ]
 }

@@ -9,11 +9,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use feed::{ListenerConfig, Subscriber};
 use net::{Clock, Directory, Loop, LoopConfig};
-use serde_json::Value;
+use serde_json::{Value, json};
 use types::Peer;
 use web::account::{Account, Login};
 use web::auth::{Key, Keys, Scope, sign};
 use web::market::Market;
+use web::venue::Venue;
 use web::{Door, Settings, WEB_NODE, WebNode, serve};
 use wire::moldudp::Session;
 
@@ -63,7 +64,20 @@ fn with_settings(settings: Settings, test: impl FnOnce(SocketAddr)) {
         expires_ms: 0,
         credits_per_s: 1_000,
     };
-    let keys = vec![key("all", &[Scope::Read, Scope::Trade]), key("reads", &[Scope::Read])];
+    let keys = vec![
+        key("all", &[Scope::Read, Scope::Trade]),
+        key("reads", &[Scope::Read]),
+        key("steers", &[Scope::Operate]),
+    ];
+    // Operators who halt what they are asked to, and nothing else.
+    let venue =
+        Arc::new(Venue::with_operators(Box::new(|who, action| match action["halt"].is_object() {
+            true => Ok(json!({ "text": who, "data": action })),
+            false if action == "status" => Ok(json!({ "text": "all is well" })),
+            false => Err("not now".to_string()),
+        })));
+    venue.tell_tree(1, 0, &[]);
+    let settings = Settings { venue, ..settings };
     let door = Door::new(market, Keys::new(keys), of.handle(), events, settings);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address");
@@ -380,5 +394,34 @@ fn a_socket_that_says_too_much_or_nothing_is_closed() {
             if told["channel"] == "heartbeat" { text(&mut idle).expect("a reason") } else { told };
         assert_eq!(told["error"]["code"], "timeout");
         assert!(text(&mut idle).is_none());
+    });
+}
+
+#[test]
+fn operators_have_a_role_of_their_own() {
+    with_door(|at| {
+        let ask = |key: &str, method: &str, body: &str| {
+            let request = signed(key, now_ms(), (method, "/v1/operator"), body);
+            let (status, told) = exchange(at, &request);
+            let code = told["error"]["code"].as_str().map(str::to_string);
+            (status, code.unwrap_or_else(|| told["text"].to_string()))
+        };
+        let halt = r#"{"action": {"halt": {"instrument": "AAA"}}}"#;
+        assert_eq!(ask("steers", "GET", ""), (200, "\"all is well\"".into()));
+        // It is done in the key's name.
+        assert_eq!(ask("steers", "POST", halt), (200, "\"steers\"".into()));
+        for key in ["all", "reads"] {
+            assert_eq!(ask(key, "POST", halt), (403, "wrong_scope".into()));
+            assert_eq!(ask(key, "GET", ""), (403, "wrong_scope".into()));
+        }
+        assert_eq!(ask("steers", "POST", r#"{"action": "sessions"}"#), (422, "rejected".into()));
+        assert_eq!(ask("steers", "POST", r#"{"action": "end-of-day"}"#), (400, "bad_field".into()));
+        assert_eq!(ask("steers", "POST", "[]"), (400, "bad_json".into()));
+        // An operator is no trader.
+        let orders = signed("steers", now_ms(), ("GET", "/v1/orders"), "");
+        assert_eq!(exchange(at, &orders).1["error"]["code"], "wrong_scope");
+        // In public: what was told, and what was not yet.
+        let (status, tree) = exchange(at, b"GET /v1/tree HTTP/1.1\r\nhost: x\r\n\r\n");
+        assert_eq!((status, &tree["epoch"]), (200, &json!(1)));
     });
 }
