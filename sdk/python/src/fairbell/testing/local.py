@@ -87,6 +87,12 @@ class LocalExchange:
     :param credits_per_s: requests a key may make in a second.
     :param settings: more lines for the configuration, whole sections of TOML that are not among its own:
         ``[overlay]``, ``[flow]``, ``[day]``, ``[ports]``, ``[doors]``.
+    :param scenario: a file of `fairbell up --scenario`, or its text: orders, generated flow and faults at
+        given times after the start, the same each time.
+    :param durable: its state is kept on disk while it runs, so that :meth:`stop` can save it.
+    :param state: a folder that :meth:`stop` has saved: it begins with the orders, trades and positions of
+        then. Instruments and accounts have to be the same.
+    :param participants: accounts of its own, which play the scenario: ``FLOW01``, ...
     :param timeout: longest start, seconds.
     """
 
@@ -98,13 +104,23 @@ class LocalExchange:
         binary: str | os.PathLike[str] | None = None,
         credits_per_s: int = 100_000,
         settings: str = "",
+        scenario: str | os.PathLike[str] | None = None,
+        durable: bool = False,
+        state: str | os.PathLike[str] | None = None,
+        participants: int = 1,
         timeout: float = 30.0,
     ) -> None:
         if not instruments:
             raise ValueError("instruments: one at least")
         if not 1 <= accounts <= 99:
             raise ValueError("accounts: 1 to 99")
+        if not 1 <= participants <= 64:
+            raise ValueError("participants: 1 to 64")
         self._binary = find_binary(binary)
+        self._participants = participants
+        self._scenario = scenario
+        self._durable = durable or state is not None
+        self._state = None if state is None else Path(state).absolute()
         self._instruments = tuple(instruments)
         self._credits = credits_per_s
         self._settings = settings
@@ -138,13 +154,15 @@ class LocalExchange:
 
     def client(self, account: int = 0, *, patience: float = 10.0) -> Client:
         """A client of an account's key; the caller closes it."""
-        key = self.keys[account]
-        return Client(self.url, key.name, key.secret, patience=patience)
+        return Client(*self._of(account), patience=patience)
 
     def sync_client(self, account: int = 0, *, patience: float = 10.0) -> SyncClient:
         """The same without asyncio."""
+        return SyncClient(*self._of(account), patience=patience)
+
+    def _of(self, account: int) -> tuple[str, str, str]:
         key = self.keys[account]
-        return SyncClient(self.url, key.name, key.secret, patience=patience)
+        return self.url, key.name, key.secret
 
     def log(self) -> str:
         """What the exchange has said."""
@@ -171,6 +189,10 @@ class LocalExchange:
         keys.write_text(self._key_file())
         command = [os.fspath(self._binary), "up", "--config", "exchange.toml"]
         command += ["--web", "keys.toml", "--out", "out"]
+        if self._scenario is not None:
+            command += ["--scenario", os.fspath(self._scenario_file(folder))]
+        if self._state is not None:
+            command += ["--from", os.fspath(self._state)]
         since = time.monotonic()
         with (folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -191,12 +213,25 @@ class LocalExchange:
         self.started_in = time.monotonic() - since
         return self
 
-    def stop(self, *, check: bool = True, timeout: float = 60.0) -> None:
+    def _scenario_file(self, folder: Path) -> Path:
+        """The scenario's file; a text becomes one."""
+        if not isinstance(self._scenario, str) or "\n" not in self._scenario:
+            return Path(os.fspath(self._scenario or "")).absolute()
+        file = folder / "scenario.toml"
+        file.write_text(self._scenario)
+        return file
+
+    def stop(
+        self, *, check: bool = True, timeout: float = 60.0, save: str | os.PathLike[str] | None = None
+    ) -> None:
         """Stops it, waits for its end, and takes its folder away; nothing if it does not run.
 
         :param check: raise unless the exchange ended well.
+        :param save: a folder for its state, which is made; for ``LocalExchange(state=...)``.
         :raises ExchangeFailed: its own checks failed, or it had to be killed.
         """
+        if save is not None and not self._durable:
+            raise ValueError("save: its state is not on disk: LocalExchange(durable=True)")
         process, self._process = self._process, None
         if process is None:
             return
@@ -210,6 +245,8 @@ class LocalExchange:
             process.kill()
             code, killed = process.wait(), True
         said = self._last_lines()
+        if self.folder is not None and save is not None:
+            shutil.copytree(self.folder / "journal", save)
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder, self.url = None, ""
@@ -252,19 +289,24 @@ class LocalExchange:
         parts = [
             "[overlay]\ndepth = 1\nreceivers = 1\nhedge = 0\nchange_tree_at_percent = 0\n",
             # Nothing is generated with a rate of 0, and there is no sample.
-            '[flow]\nrate = 1\ngenerated_rate = 0\nparticipants = 1\nsample = "none"\n',
+            f'[flow]\nrate = 1\ngenerated_rate = 0\nparticipants = {self._participants}\nsample = "none"\n',
             "[day]\nauctions = false\nhalt_instrument = 0\n",
             "[ports]\nbase = 0\n",
             "[doors]\nplain = true\n",
             self._settings.rstrip() + "\n",
         ]
+        if self._durable:
+            parts.append('[journal]\ndurability = "local"\ndir = "journal"\nsegment_mib = 2\n')
         for of in self._instruments:
             parts.append(
                 f"[[instrument]]\nsymbol = {_toml(of.symbol)}\ntick = {_toml(of.tick)}\n"
                 f'price_max = "429496.7295"\nqty_max = 4294967295\n'
                 f"lot_decimals = {of.lot_decimals}\n"
             )
-        accounts = [("built-in participant", "FLOW01", "flow")]
+        accounts = [
+            (f"built-in participant {number}", f"FLOW{number:02}", "flow")
+            for number in range(1, self._participants + 1)
+        ]
         accounts += [(key.name, key.username, "local") for key in self.keys]
         for name, username, password in accounts:
             parts.append(
