@@ -102,18 +102,18 @@ def test_refusals_have_their_codes(fairbell_shared_exchange: LocalExchange) -> N
             (("GENA", "buy", "1.5", 1), "bad_field"),
             (("GENA", "buy", 0, 1), "bad_field"),
             (("GENA", "buy", 1, "1.00001"), "bad_field"),
+            # Off the tick.
+            (("GENA", "buy", 1, "1.0001"), "bad_field"),
         ):
             with pytest.raises(errors.ApiError) as caught:
                 await client.new_order(symbol, side, qty, price)
             assert caught.value.code == code
-        # Off the tick: the exchange itself refuses, and again when it is repeated.
+        # The exchange itself refuses, and again when it is repeated.
+        await client.new_order("GENA", "sell", 1, "60")
         for _attempt in range(2):
             with pytest.raises(errors.OrderRejected) as rejected:
-                await client.new_order("GENA", "buy", 1, "1.0001", client_order_id="off-tick")
+                await client.new_order("GENA", "buy", 1, "60", post_only=True, client_order_id="takes")
             assert rejected.value.reason_code is not None
-        await client.new_order("GENA", "sell", 1, "60")
-        with pytest.raises(errors.OrderRejected):
-            await client.new_order("GENA", "buy", 1, "60", post_only=True)
         with pytest.raises(errors.NotFound):
             await client.book("ZZZ")
         with pytest.raises(errors.BadRequest):
