@@ -4,7 +4,7 @@
 #   deploy/check.sh [--binary PATH] [STAGE...]      stages: see STAGES; without one: all
 set -euo pipefail
 cd "$(dirname "$0")/.."
-STAGES=(scripts systemd package image debian boot wheel ansible helm)
+STAGES=(scripts systemd package image debian boot wheel ansible helm provision)
 binary=${FAIRBELL_BINARY:-}
 if [[ ${1:-} == --binary ]]; then
     binary=$2

@@ -492,3 +492,50 @@ programs left: 0
 R
     rm -rf "$root"
 }
+
+# What `fairbell cluster provision` writes, tried by those who read it.
+check_provision() {
+    have_binary
+    debian jq jq
+    python 'cfn-lint>=1.40,<2' 'moto[cloudformation,ec2,autoscaling,iam,secretsmanager,route53]>=5.1,<6' 'python-hcl2>=7,<9' 'PyYAML>=6'
+    local at=$work/provision tofu settings
+    rm -rf "$at"
+    "$binary" cluster init --name lab --roots 3 --edges 4 --depth 2 --fanout 2 --out "$at/cluster" >/dev/null
+    sed -i -E 's/^address = "(.*)"/address = "\1.fairbell.internal"/' "$at/cluster/cluster.toml"
+    printf '[scale]\nby = "command"\ncommand = ["/usr/share/fairbell/aws-machine", "lab"]\nleast = 2\n' >>"$at/cluster/cluster.toml"
+    sed 's/^participants = .*/participants = ["203.0.113.0\/24"]/' examples/provision.toml >"$at/cluster/provision.toml"
+    "$binary" cluster provision --target aws --cluster "$at/cluster/cluster.toml" --out "$at/aws" >/dev/null
+    # W3010: availability zones are those that the operator has named for the zones of cluster.toml.
+    cfn-lint --non-zero-exit-code warning --ignore-checks W3010 --regions eu-central-1 -- "$at/aws/fleet.cfn.json" ||
+        fail "cfn-lint finds something"
+    echo "cfn-lint: $(jq '.Resources | length' "$at/aws/fleet.cfn.json") resources, nothing to say"
+    # Control: a property that there is not.
+    jq '.Resources.Network.Properties.CidrBlocks = "10.0.0.0/8"' "$at/aws/fleet.cfn.json" >"$at/broken.cfn.json"
+    refuses cfn-lint --regions eu-central-1 -- "$at/broken.cfn.json"
+    grep -q CidrBlocks "$work/refused.log" || fail "cfn-lint: $(cat "$work/refused.log")"
+    python3 deploy/aws/stack.py "$at/aws/fleet.cfn.json" 6 4 deploy/aws/aws-machine
+    sh -n "$at/aws/keys.sh"
+    # HCL: by OpenTofu where it is, else by Terraform; without either it is parsed.
+    tofu=$(command -v tofu || command -v terraform || true)
+    if [[ -n $tofu ]]; then
+        "$tofu" fmt -check -diff deploy/tofu >"$at/fmt.log" 2>/dev/null || fail "$tofu fmt: $(cat "$at/fmt.log")"
+        echo "$(basename "$tofu") fmt: nothing to say"
+    fi
+    python3 deploy/tofu/parse.py deploy/tofu deploy/packer "$at/aws/fleet.tfvars.json"
+    "$binary" cluster provision --target k8s --cluster "$at/cluster/cluster.toml" --out "$at/k8s" >/dev/null
+    sh -n "$at/k8s/install.sh"
+    go_tool helm helm.sh/helm/v3/cmd/helm@v3.22.0
+    for settings in "$at/k8s/values.json" deploy/helm/fairbell/values.yaml; do
+        helm template venue deploy/helm/fairbell --namespace lab --kube-version 1.33.0 --values "$settings" >/dev/null
+    done
+    echo "helm template: takes values.json"
+    "$binary" cluster provision --target ansible --cluster "$at/cluster/cluster.toml" --out "$at/ansible" >/dev/null
+    python3 - "$at/ansible/inventory.yml" <<'P'
+import sys
+import yaml
+
+hosts = yaml.safe_load(open(sys.argv[1], encoding="utf-8"))["all"]["children"]["fairbell"]["hosts"]
+assert len(hosts) == 10 and hosts["edge-4"]["ansible_host"] == "edge-4.fairbell.internal", hosts
+print(f"inventory: {len(hosts)} machines")
+P
+}

@@ -55,6 +55,15 @@ def built():
     return target / "release" / "fairbell"
 
 
+def describe_commands(program, folder):
+    """Manual pages by name and completions by path, as the program itself makes them."""
+    run(str(program), "man", "--out", str(folder / "man"))
+    pages = {page.name: page.read_bytes() for page in sorted((folder / "man").iterdir())}
+    shells = {"bash": "usr/share/bash-completion/completions/fairbell", "zsh": "usr/share/zsh/vendor-completions/_fairbell",
+              "fish": "usr/share/fish/vendor_completions.d/fairbell.fish"}
+    return pages, {path: run(str(program), "completions", shell).encode() for shell, path in shells.items()}
+
+
 class Program:
     """The stripped program, and what of the system it needs."""
 
@@ -63,6 +72,7 @@ class Program:
             bare = Path(folder) / "fairbell"
             run("strip", "--strip-all", "-o", str(bare), str(path))
             self.bytes = bare.read_bytes()
+            self.manual, self.completions = describe_commands(bare, Path(folder))
         machine = os.uname().machine
         if machine not in PLATFORMS:
             sys.exit(f"package.py: no packages for {machine}, only for {', '.join(PLATFORMS)}")
@@ -243,6 +253,11 @@ def system(program, sbom):
     tree.copy("etc/security/limits.d/60-fairbell.conf", SYSTEMD / "fairbell.limits.conf")
     # Every key of the settings, with its meaning.
     tree.copy("usr/share/fairbell/fairbell.toml", ROOT / "fairbell.toml")
+    tree.copy("usr/share/fairbell/aws-machine", ROOT / "deploy" / "aws" / "aws-machine", 0o755)
+    for name, page in program.manual.items():
+        tree.file(f"usr/share/man/man1/{name}.gz", zipped(page))
+    for path, text in program.completions.items():
+        tree.file(path, text)
     documents(tree, "usr/share/doc/fairbell", sbom)
     return tree
 

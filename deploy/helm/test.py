@@ -117,8 +117,34 @@ def strangers_reach_edges_doors_and_the_retransmission_server_alone():
     assert not [one for one in render("networkPolicy.enabled=false") if one[0] == "NetworkPolicy"]
 
 
+def shards_have_roots_and_ports_of_their_own():
+    objects = render("shards=2", "roles.root.replicas=6")
+    sources = next(volume for volume in pod(objects, "root")["volumes"] if volume["name"] == "keys")["projected"]["sources"]
+    names = [{item["key"] for item in source["secret"]["items"]} for source in sources]
+    assert len(names) == 6 and "replica-1.pem" in names[3] and "replica-3.pem" in names[5], names
+    ports = {role: {port["name"]: port["containerPort"] for port in pod(objects, role)["containers"][0]["ports"]}
+             for role in ("root", "proxy", "edge")}
+    assert (ports["root"]["shards"], ports["proxy"]["overlay-2"], ports["edge"]["overlay-2"]) == (7003, 7016, 7017), ports
+    assert "shards" not in {port["name"] for port in pod(render(), "root")["containers"][0]["ports"]}
+
+
+def a_root_may_set_the_number_of_edges_and_nothing_else():
+    objects = render("scale.enabled=true", "roles.edge.most=9")
+    assert "replicas" not in objects["StatefulSet", "edge"]["spec"], "an upgrade would undo what was scaled"
+    assert objects["StatefulSet", "proxy"]["spec"]["replicas"] == 2
+    sources = next(volume for volume in pod(objects, "edge")["volumes"] if volume["name"] == "keys")["projected"]["sources"]
+    assert len(sources) == 9, "keys of all edges that may be"
+    rules = objects["Role", "venue-root"]["rules"]
+    assert rules == [{"apiGroups": ["apps"], "resources": ["statefulsets/scale"], "resourceNames": ["edge"],
+                      "verbs": ["get", "patch"]}], rules
+    steers = {role: pod(objects, role)["automountServiceAccountToken"] for role in ("root", "proxy", "edge", "standby")}
+    assert steers == {"root": True, "proxy": False, "edge": False, "standby": False}, steers
+    assert pod(objects, "root")["serviceAccountName"] == "venue-root"
+    assert not [one for one in render() if one[0] in ("Role", "ServiceAccount")]
+
+
 def settings_that_make_no_venue_are_refused():
-    for wrong in ("roles.root.replicas=2", "port=80", 'roles.edge.dataPlane=["dpdk"]', 'roles.edge.dataPlane=[]',
+    for wrong in ("roles.root.replicas=2", "shards=2", "shards=17", "port=80", 'roles.edge.dataPlane=["dpdk"]', 'roles.edge.dataPlane=[]',
                   'image.digest="latest"', "replicas=3", 'service.type="Ingress"', "roles.root.storage=null"):
         try:
             render(wrong)
@@ -138,7 +164,7 @@ def main():
             failed += 1
             print(f"{test.__name__}: {type(error).__name__}: {error}")
     print(f"helm: {len(tests) - failed} passed, {failed} failed")
-    sys.exit(bool(failed) or len(tests) < 8)
+    sys.exit(bool(failed) or len(tests) < 10)
 
 
 main()

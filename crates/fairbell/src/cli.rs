@@ -76,6 +76,10 @@ pub enum Command {
     HashPassword(crate::password::HashArgs),
     /// Keep clocks synchronized, and judge them
     Clock(crate::clock::ClockArgs),
+    /// Print what a shell needs to complete this command line
+    Completions(crate::manual::CompletionsArgs),
+    /// Write manual pages of all commands
+    Man(crate::manual::ManArgs),
 }
 
 /// Commands that are the laboratory's.

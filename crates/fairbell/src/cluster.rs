@@ -20,6 +20,7 @@ mod bundle;
 mod join;
 mod plan;
 mod prices;
+pub mod provision;
 mod recover;
 mod shards;
 mod upgrade;
@@ -79,6 +80,8 @@ pub enum What {
     Replace(ReplaceArgs),
     /// Measure all machines while the venue trades, show which trees there could be, and have one
     Plan(plan::PlanArgs),
+    /// Write what makes the venue's machines, in a cloud or elsewhere, or have the best of many made
+    Provision(provision::ProvisionArgs),
     /// Collect what engineers on call need, without any key, into one file
     Bundle(bundle::BundleArgs),
     /// Say whose log counts, where too few roots are whole to elect anybody
@@ -305,6 +308,7 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
         }
         What::Upgrade(args) => upgrade::run(args),
         What::Plan(args) => plan::run(args),
+        What::Provision(args) => provision::run(args),
         What::Bundle(args) => bundle::run(args),
         What::Recover(args) => recover::run(args),
         What::Replace(ReplaceArgs { nodes, by, shard, at }) => {

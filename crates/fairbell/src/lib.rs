@@ -21,6 +21,7 @@ pub mod journal;
 mod least_loaded;
 pub mod load;
 pub mod log;
+pub mod manual;
 pub mod node;
 pub mod options;
 pub mod password;
@@ -103,5 +104,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         },
         Command::Feed(args) => captures::run(&args),
         Command::Clock(args) => clock::run(&args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::pages(&args),
     }
 }

@@ -14,6 +14,7 @@ use clap::Args;
 use net::{Clock, Directory, Loop, LoopConfig};
 use planner::campaign::{Campaign, Results};
 use planner::cloud::Cloud;
+use planner::objective::Hops;
 use planner::schema::Experiment;
 use probe::link::entropy;
 use probe::{Agent, Controller, Key};
@@ -138,7 +139,11 @@ fn read(path: &Path) -> Result<Experiment, Failure> {
     }
 }
 
-fn key(path: &Path) -> Result<Key, Failure> {
+/// The secret in a file, that controller and agents share.
+///
+/// # Errors
+/// The file's; a secret that is too short.
+pub fn key(path: &Path) -> Result<Key, Failure> {
     let wrong = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
     let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
     Key::new(bytes.trim_ascii()).map_err(|error| wrong(error.to_string()))
@@ -248,6 +253,16 @@ fn control(
     key: Key,
     stop: &Arc<AtomicBool>,
 ) -> Result<Results, Failure> {
+    Ok(control_with_mesh(experiment, addresses, key, stop)?.0)
+}
+
+/// The same, and the delays between all pairs, where a run needed them.
+pub(crate) fn control_with_mesh(
+    experiment: Experiment,
+    addresses: Vec<SocketAddr>,
+    key: Key,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Results, Option<Hops>), Failure> {
     let campaign = Campaign::new(experiment);
     let node = Controller::new(campaign, addresses, key, randomness()?);
     let mut control: Loop<Controller> =
@@ -272,7 +287,9 @@ fn control(
     if !node.is_finished() {
         return Err(Failure::Run("interrupted".to_string()));
     }
-    Ok(node.into_campaign().into_results())
+    let campaign = node.into_campaign();
+    let mesh = campaign.mesh().cloned();
+    Ok((campaign.into_results(), mesh))
 }
 
 /// One line of progress, when somebody watches.

@@ -19,6 +19,8 @@ use host::subscriber::Session;
 use net::Clock;
 use wire::subscription::Way;
 
+#[path = "fleet/names.rs"]
+mod names;
 #[path = "fleet/shards.rs"]
 mod shards;
 

@@ -3,8 +3,9 @@
 //! An address has one name among nodes ([`Peer::at`]), whichever socket saw it: one that hears both
 //! versions of IP sees IPv4 mapped into IPv6. A [`Peer::Node`] is looked up in the [`Directory`],
 //! which the composer fills after binding every node's overlay socket and before the first loop
-//! starts; it does not change afterwards, but for a node that is at one of several places: the root
-//! of a group, whose [`LeaderEndpoint`] says where it is now.
+//! starts. A node may be at one of several places: the root of a group, whose [`LeaderEndpoint`] says
+//! where it is now. When machines come back with other addresses the loop is given another directory
+//! ([`LoopHandle::set_directory`](crate::LoopHandle::set_directory)).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -52,6 +53,16 @@ impl LeaderEndpoint {
             node,
             places: places.iter().map(|at| Peer::from(*at)).collect(),
             held: Arc::new(AtomicU64::new(0)),
+        })
+    }
+
+    /// The same endpoint with other addresses of its places, as many as before; `None` for another number.
+    /// Which of them it is at both know.
+    pub fn moved(&self, places: &[SocketAddr]) -> Option<LeaderEndpoint> {
+        (places.len() == self.places.len()).then(|| LeaderEndpoint {
+            node: self.node,
+            places: places.iter().map(|at| Peer::from(*at)).collect(),
+            held: Arc::clone(&self.held),
         })
     }
 
@@ -279,6 +290,20 @@ mod tests {
         assert_eq!(directory.peer(at(11)), Peer::Node(NodeId(1)));
         let taken = Directory::new(&[(NodeId(1), at(21))]).expect("no duplicates");
         assert!(taken.with_leader(leader).is_err() && LeaderEndpoint::new(root, &[]).is_none());
+    }
+
+    #[test]
+    fn an_endpoint_whose_places_move_is_where_it_was_among_them() {
+        let root = LeaderEndpoint::new(NodeId(0), &[at(20), at(21)]).expect("two places");
+        assert!(root.take(2, 1));
+        let moved = root.moved(&[at(20), at(31)]).expect("two places");
+        let directory = Directory::default().with_leader(moved.clone()).expect("no duplicates");
+        assert_eq!(directory.resolve(Peer::Node(NodeId(0))), Some(at(31)));
+        assert_eq!(directory.peer(at(21)), peer_addr(at(21)), "it is there no more");
+        // What one hears the other knows.
+        assert!(root.take(3, 0));
+        assert_eq!((moved.held(), directory.peer(at(20))), ((3, 0), Peer::Node(NodeId(0))));
+        assert!(root.moved(&[at(20)]).is_none());
     }
 
     #[test]

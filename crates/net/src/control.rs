@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use rustix::event::{EventfdFlags, eventfd};
 use types::{ClockReading, NodeId, Outbox};
 
+use crate::addr::Directory;
 use crate::counters::{Counters, SharedCounters};
 
 /// Commands that may wait for a loop.
@@ -22,6 +23,7 @@ pub(crate) type NodeCall<N> = Box<dyn FnOnce(&mut N, ClockReading, &mut Outbox) 
 pub(crate) enum Control<N> {
     Kill(NodeId),
     Call(NodeId, NodeCall<N>),
+    Directory(Arc<Directory>),
     Stop,
 }
 
@@ -99,6 +101,14 @@ impl<N> LoopHandle<N> {
         sent.map_err(|_| ControlError::Ended)?;
         self.wake_up();
         Ok(())
+    }
+
+    /// From now on nodes are where another directory says: a machine came back with another address.
+    ///
+    /// # Errors
+    /// [`ControlError`]; nothing happens then.
+    pub fn set_directory(&self, directory: Directory) -> Result<(), ControlError> {
+        self.send(Control::Directory(Arc::new(directory)))
     }
 
     /// Ends the loop after what it is doing.

@@ -271,6 +271,7 @@ impl<N: Node> Nodes for Hosted<N> {
         while let Ok(command) = self.commands.waiting.try_recv() {
             match command {
                 Control::Stop => driver.stopping = true,
+                Control::Directory(directory) => driver.io.directory = directory,
                 Control::Call(id, call) => {
                     let Some(host) = driver.io.host_of(id) else { continue };
                     let Some((_, Some(node))) = self.nodes.get_mut(host) else { continue };

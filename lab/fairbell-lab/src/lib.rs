@@ -28,7 +28,8 @@ use cli::{Clock, Command, Feed};
 use host::failure::Failure;
 
 /// What drills and attacks start as processes: the product's own commands, in this program, too.
-const PRODUCT: &[&str] = &["admin", "cluster", "journal", "load", "node", "query", "replica", "up"];
+const PRODUCT: &[&str] =
+    &["admin", "agent", "cluster", "journal", "load", "node", "query", "replica", "up"];
 
 /// Runs one command line, the program's name first.
 ///

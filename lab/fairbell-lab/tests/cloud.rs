@@ -215,3 +215,100 @@ fn shards_whose_roots_die_lose_nothing() {
         assert!(!said.contains(&format!(": {found}: ")), "{found}: {said}");
     }
 }
+
+/// Runs a box in which edges come and go.
+fn scaled(name: &str, args: &[&str]) -> Option<(serde_json::Value, i32, String)> {
+    let usual = [
+        "cloud",
+        "scale",
+        "--json",
+        "--roots",
+        "1",
+        "--least",
+        "1",
+        "--most",
+        "3",
+        "--low",
+        "60",
+        "--high",
+        "400",
+        "--up-at",
+        "150",
+        "--down-at",
+        "90",
+        "--after",
+        "1s",
+        "--cool-down",
+        "2s",
+    ];
+    document(name, &[&usual[..], args].concat())
+}
+
+#[test]
+fn edges_come_with_the_load_and_go_with_it_and_nothing_is_lost() {
+    let Some((document, _, said)) = scaled("scale", &["--peak", "14s", "--seed", "7"]) else {
+        return;
+    };
+    exactly_once(&document);
+    let of = |key: &str| document[key].as_u64().expect("a number");
+    assert_eq!((of("edges_before"), of("edges_after")), (1, 1), "{said}");
+    assert_eq!(of("edges_in_peak"), 3, "{said}");
+    assert!(of("sessions_moved") >= 2, "{document}");
+    assert_eq!(document["told"]["accepted"], document["logged"]["accepted"], "{document}");
+    // How soon a session is served again says nothing on cores that all share: that it is.
+    assert_eq!(document["reconnect_ns"]["count"], document["sessions_moved"], "{document}");
+}
+
+#[test]
+fn edges_whose_machines_do_not_come_are_missed() {
+    let args = ["--peak", "6s", "--seed", "8", "--control", "stuck"];
+    let Some((document, code, said)) = scaled("scale-stuck", &args) else { return };
+    assert_eq!((code, &document["edges_in_peak"]), (1, &serde_json::json!(1)), "{said}");
+    assert!(said.contains("edges: 1 in the peak, no more than before"), "{said}");
+    let started = document["started"].as_array().expect("a list");
+    assert!(!started.is_empty(), "they were asked for: {document}");
+}
+
+#[test]
+fn of_more_hosts_than_are_needed_the_slow_ones_are_given_back() {
+    let args = [
+        "cloud",
+        "provision",
+        "--json",
+        "--hosts",
+        "12",
+        "--roots",
+        "1",
+        "--fanout",
+        "2",
+        "--edges",
+        "4",
+        "--standby",
+        "0",
+        "--slow",
+        "3",
+        "--probes",
+        "100",
+        "--duration",
+        "4s",
+        "--rate",
+        "300",
+        "--seed",
+        "3",
+    ];
+    let Some((document, _, said)) = document("provision", &args) else { return };
+    let len = |of: &serde_json::Value| of.as_array().expect("a list").len();
+    let selected = &document["selected"];
+    assert_eq!(
+        (&selected["asked"], len(&selected["kept"]), len(&selected["released"])),
+        (&12.into(), 7, 5)
+    );
+    assert_eq!((len(&document["slow"]), len(&document["slow_kept"])), (3, 0), "{said}");
+    // Control: of the hosts as they came one is slow, and everybody waits for it.
+    let slow = document["slow"].as_array().expect("a list").iter().filter_map(|name| name.as_str());
+    let first = |name: &str| name.trim_start_matches("host-").parse::<u64>().is_ok_and(|n| n <= 7);
+    assert!(slow.clone().any(first), "another seed: {document}");
+    let p50 = |of: &str| document[of]["oml_arrival_ns"]["p50"].as_u64().expect("a number");
+    assert!(p50("after") < p50("before"), "{said}");
+    exactly_once(&document["after"]);
+}

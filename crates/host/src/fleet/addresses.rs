@@ -17,6 +17,9 @@ use super::file::{ClusterFile, NodeEntry, NodeRole, Port};
 use crate::failure::Failure;
 use crate::replica::cluster::ReplicaAddresses;
 
+/// Of a machine whose name has no address at present: nothing is sent there, and nothing comes from there.
+pub const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
 /// A version of IP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -84,6 +87,16 @@ pub(super) fn is_plain(at: &SocketAddr) -> bool {
     at.port() > 0 && !at.ip().is_unspecified() && !is_link_local(at.ip()) && !zone
 }
 
+/// Addresses of a name in a file of hosts: an address and its names on each line, `#` begins a comment.
+fn named(hosts: &str, name: &str) -> Vec<IpAddr> {
+    let line = |line: &str| {
+        let mut words = line.split('#').next().unwrap_or("").split_whitespace();
+        let ip = words.next()?.parse::<IpAddr>().ok()?;
+        words.any(|word| word == name).then_some(ip)
+    };
+    hosts.lines().filter_map(line).collect()
+}
+
 const LINK_LOCAL: &str = "a link-local address means another machine on every segment: use a unique \
                           local (fd00::/8) or a global one";
 
@@ -111,10 +124,12 @@ impl ClusterFile {
         };
         let mut found: Vec<SocketAddr> = Vec::new();
         for name in names_of(node) {
-            let places = (&name[..], self.number(node, port)).to_socket_addrs();
+            let places = self.resolve(name, self.number(node, port));
             let places = places.map_err(|error| failed(name, &error.to_string()))?;
             let before = found.len();
-            for at in places.map(|at| SocketAddr::new(at.ip().to_canonical(), at.port())) {
+            for at in
+                places.into_iter().map(|at| SocketAddr::new(at.ip().to_canonical(), at.port()))
+            {
                 let new = found.iter().all(|known| known.is_ipv6() != at.is_ipv6());
                 if new && !is_link_local(at.ip()) {
                     found.push(at);
@@ -127,6 +142,18 @@ impl ClusterFile {
         }
         found.sort_by_key(|at| IpVersion::of(at.ip()) != self.prefer);
         Ok(found)
+    }
+
+    /// Addresses of a name: those of the file of hosts, else those that the system knows.
+    fn resolve(&self, name: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+        let known = match (&self.hosts, name.parse::<IpAddr>()) {
+            (Some(path), Err(_)) => named(&std::fs::read_to_string(path)?, name),
+            _ => Vec::new(),
+        };
+        match known.is_empty() {
+            true => Ok((name, port).to_socket_addrs()?.collect()),
+            false => Ok(known.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()),
+        }
     }
 
     /// Where a port of a node is reached, by the preferred version of IP if it has that.
@@ -187,7 +214,8 @@ impl ClusterFile {
     }
 
     /// As [`ClusterFile::between`]; where two machines have nothing to say to each other and no version
-    /// in common, an address of the other one that nothing is sent to.
+    /// in common, an address of the other one that nothing is sent to. [`NOWHERE`] for a machine whose
+    /// name has no address at present, unless it keeps the log.
     ///
     /// # Errors
     /// As there.
@@ -197,10 +225,18 @@ impl ClusterFile {
         other: &NodeEntry,
         port: Port,
     ) -> Result<SocketAddr, Failure> {
+        if self.is_nowhere(other) {
+            return Ok(NOWHERE);
+        }
         match talk(own, other) {
             true => self.between(own, other, port),
             false => self.between(own, other, port).or_else(|_| self.at(other, port)),
         }
+    }
+
+    /// Whether a machine is not there yet, or any more: its name has no address. Roots have to have one.
+    fn is_nowhere(&self, node: &NodeEntry) -> bool {
+        !node.keeps_log() && matches!(self.places(node, Port::Control), Err(Failure::Run(_)))
     }
 
     /// Whether the machine `own` reaches every one that it has to, by addresses that its `bind` covers.
@@ -209,6 +245,9 @@ impl ClusterFile {
     /// The first one that it does not reach, and why.
     pub fn check_ways(&self, own: &NodeEntry) -> Result<(), Failure> {
         for other in self.nodes.iter().filter(|other| other.name != own.name && talk(own, other)) {
+            if self.is_nowhere(other) {
+                continue;
+            }
             let at = self.between(own, other, Port::Control)?;
             let covers = |ip: IpAddr| match ip {
                 IpAddr::V6(ip) => ip.is_unspecified() || at.is_ipv6(),
@@ -317,6 +356,31 @@ mod tests {
         let [v4, v6] = ["edge-1", "edge-2"].map(|name| of(&known, name));
         assert!(known.check_ways(v4).is_err() && known.check_ways(v6).is_err());
         assert!(known.known(v4, v6, Port::Claims).is_err());
+    }
+
+    #[test]
+    fn a_machine_is_where_its_name_leads_now_and_nowhere_without_an_address() {
+        let dir = std::env::temp_dir().join(format!("fairbell-names-{}", std::process::id()));
+        crate::files::folder(&dir).expect("a folder");
+        let path = dir.join("hosts");
+        let names = ["edge-1.venue.invalid", "root-1.venue.invalid"];
+        let [v4, root] = names.map(|name| format!("address = \"{name}\""));
+        let hosts = format!("hosts = \"{}\"", path.display());
+        let known = file(&hosts, &root, [&v4, "address = \"10.0.0.4\""]).expect("good");
+        let [own, edge, other] = ["root-1", "edge-1", "edge-2"].map(|name| of(&known, name));
+        let write = |text: &str| std::fs::write(&path, text).expect("written");
+        write("# nobody\n10.0.0.1 root-1.venue.invalid # edge-1.venue.invalid\n");
+        assert_eq!(known.known(own, edge, Port::Edge).expect("not there yet"), NOWHERE);
+        assert!(known.check_ways(own).is_ok(), "one that is not there yet is not waited for");
+        write("10.0.0.1 root-1.venue.invalid\n10.0.0.2\tedge-1 edge-1.venue.invalid\n");
+        assert_eq!(known.known(own, edge, Port::Edge).expect("there"), at("10.0.0.2:7024"));
+        write("10.0.0.1 root-1.venue.invalid\n10.0.0.9 edge-1.venue.invalid\n");
+        assert_eq!(known.known(own, edge, Port::Edge).expect("moved"), at("10.0.0.9:7024"));
+        assert_eq!(known.known(own, other, Port::Edge).expect("an address"), at("10.0.0.4:7040"));
+        // Control: a root has to have one.
+        write("10.0.0.9 edge-1.venue.invalid\n");
+        assert!(known.known(edge, own, Port::Root).is_err() && known.check_ways(edge).is_err());
+        let _ = std::fs::remove_dir_all(dir);
     }
 
     #[test]

@@ -6,17 +6,19 @@
 //! machine follows chrony or a PTP hardware clock of its own, whose bound its readings have, or (`system`)
 //! is as right as configured.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use clock::AgentConfig;
-use net::{Clock, Directory, Loop, LoopConfig, WaitStrategy};
+use net::{Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy};
 use types::{Channel, ClockReading, Nanos, NodeId};
 
 use super::file::{ClusterFile, Port};
 use super::messages::{Followed, Ring};
+use super::names;
 use crate::clock_agent::{FreeClock, HostedAgent, KeptClock, UNKNOWN_NS, Wrong};
 use crate::config::Config;
 use crate::failure::Failure;
@@ -90,14 +92,7 @@ impl NodeClock {
         settings.per_node = config.clock.neighbours as usize;
         settings.pair_every_ns = config.clock.probe_every_ms * Nanos::MILLI;
         settings.tolerance_ns = config.clock.pure_us * Nanos::MICRO;
-        let mut places = Vec::new();
-        for (member, node) in members.iter().zip(&file.nodes) {
-            // One that it has no version of IP in common with it does not hear.
-            let own = file.numbered(number).unwrap_or(node);
-            let at = file.between(own, node, Port::Clock);
-            places.extend(at.ok().map(|at| (*member, at)));
-        }
-        let directory = Directory::new(&places)
+        let directory = Directory::new(&places(file, number))
             .map_err(|error| Failure::Usage(format!("{}: {error}", file.path.display())))?;
         let kept = KeptClock::start(settings, None, wrong);
         let habits = LoopConfig {
@@ -115,16 +110,20 @@ impl NodeClock {
     /// The clock that nodes are to read, and how to give its agent other keys.
     pub fn handle(&self) -> ClockHandle {
         match &self.keeper {
-            Keeper::Nobody => ClockHandle { clock: self.own, agent: None, followed: None },
+            Keeper::Nobody => {
+                ClockHandle { clock: self.own, agent: None, followed: None, probes: None }
+            }
             Keeper::Agent(agent) => ClockHandle {
                 clock: self.own.kept_by(agent.kept),
                 agent: Some((agent.kept, agent.members.clone())),
                 followed: None,
+                probes: Some(agent.of.handle()),
             },
             Keeper::Source(followed, _) => ClockHandle {
                 clock: self.own.kept_by(*followed),
                 agent: None,
                 followed: Some(*followed),
+                probes: None,
             },
         }
     }
@@ -162,6 +161,17 @@ pub struct ClockHandle {
     pub clock: Clock,
     agent: Option<(&'static KeptClock, Vec<NodeId>)>,
     followed: Option<&'static FollowedClock>,
+    probes: Option<LoopHandle<HostedAgent>>,
+}
+
+/// Where the agents of all machines are, as machine `number` reaches them: but for those that it has no version of
+/// IP in common with, and those that are nowhere at present.
+fn places(file: &ClusterFile, number: u16) -> Vec<(NodeId, SocketAddr)> {
+    let place = |(member, node)| {
+        let own = file.numbered(number).unwrap_or(node);
+        Some((NodeId(member), file.between(own, node, Port::Clock).ok()?))
+    };
+    (1..).zip(&file.nodes).filter_map(place).collect()
 }
 
 impl ClockHandle {
@@ -174,6 +184,22 @@ impl ClockHandle {
         // One in use stays.
         let _ = kept.rekey(ring.guard(members)?);
         Ok(())
+    }
+
+    /// Looks where the other machines' agents are now, until `over`, in a file with names.
+    pub fn find(&self, file: &ClusterFile, number: u16, over: &AtomicBool) {
+        let Some(probes) = &self.probes else { return };
+        let mut known = places(file, number);
+        names::watch(file, over, || {
+            let now = places(file, number);
+            // Whoever has no address at present may come back to the one that it had.
+            let gone = known.iter().filter(|(id, _)| now.iter().all(|(of, _)| of != id));
+            let all: Vec<_> = now.iter().chain(gone).copied().collect();
+            if all != known && Directory::new(&all).is_ok_and(|of| probes.set_directory(of).is_ok())
+            {
+                known = all;
+            }
+        });
     }
 
     /// Follows a reference that was appointed, unless it knows of a later one.

@@ -57,7 +57,8 @@ impl Connected for Connection<'_> {
     fn health(&self) -> Option<Health> {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         let key_epoch = self.epoch.load(Ordering::Relaxed);
-        Some(Health { follows: self.follows(), probes: true, plans: true, key_epoch, ..health })
+        let follows = self.follows();
+        Some(Health { follows, probes: true, plans: true, sheds: true, key_epoch, ..health })
     }
 
     fn follows(&self) -> Followed {

@@ -20,6 +20,7 @@ use wire::subscription::HOST_MAX;
 
 use super::addresses::{IpVersion, is_plain, names_of, wrong};
 use super::plan::PlanSettings;
+use super::scale::ScaleSettings;
 use super::shards::ShardNodes;
 use crate::config::Config;
 use crate::failure::{Failure, on};
@@ -97,6 +98,8 @@ struct FileText {
     cluster: Section,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plan: Option<PlanSettings>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scale: Option<ScaleSettings>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     shard: Vec<ShardNodes>,
     #[serde(default)]
@@ -116,6 +119,8 @@ struct Section {
     port: Option<u16>,
     #[serde(default, skip_serializing_if = "IpVersion::is_usual")]
     prefer: IpVersion,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hosts: Option<PathBuf>,
 }
 
 /// One node.
@@ -232,10 +237,14 @@ pub struct ClusterFile {
     pub midnight_ns: u64,
     /// Which version of IP two machines use that have both.
     pub prefer: IpVersion,
+    /// A file like /etc/hosts that is asked before the system is, on machines that have it.
+    pub hosts: Option<PathBuf>,
     /// All nodes; the first has number 1.
     pub nodes: Vec<NodeEntry>,
     /// `[plan]`: how trees are planned.
     pub plan: PlanSettings,
+    /// `[scale]`: how edges come and go.
+    pub scale: ScaleSettings,
     /// `[[shard]]`; none: there is one, with all instruments and nodes.
     pub shards: Vec<ShardNodes>,
     /// Which of them the file is seen as ([`ClusterFile::of_shard`]).
@@ -268,7 +277,7 @@ impl ClusterFile {
             let why = error.message().lines().collect::<Vec<_>>().join(", ");
             Failure::Usage(format!("{name}:{line}: {why}"))
         })?;
-        let FileText { cluster: section, plan, shard: shards, node: nodes } = parsed;
+        let FileText { cluster: section, plan, scale, shard: shards, node: nodes } = parsed;
         let wrong = |key: &str, why: String| Failure::Usage(format!("{name}: {key}: {why}"));
         let id = u64::from_str_radix(&section.id, 16).ok().filter(|_| section.id.len() == 16);
         let id = id.ok_or_else(|| wrong("cluster.id", "16 hexadecimal digits".to_string()))?;
@@ -288,12 +297,14 @@ impl ClusterFile {
             midnight_ns,
             nodes,
             plan: plan.unwrap_or_default(),
+            scale: scale.unwrap_or_default(),
             shards,
             shard: ShardId(0),
             venue: section.venue,
             authority: section.authority,
             port: section.port.unwrap_or(FIRST_PORT),
             prefer: section.prefer,
+            hosts: section.hosts.map(|hosts| path.with_file_name("").join(hosts)),
         };
         file.check().map_err(|(key, why)| wrong(&key, why))?;
         Ok(file)
@@ -315,10 +326,12 @@ impl ClusterFile {
             authority: self.authority.clone(),
             port: Some(self.port),
             prefer: self.prefer,
+            hosts: self.hosts.clone(),
         };
         let plan = Some(self.plan.clone()).filter(|plan| *plan != PlanSettings::default());
-        let shard = self.shards.clone();
-        let text = FileText { cluster: section, plan, shard, node: self.nodes.clone() };
+        let scale = Some(self.scale.clone()).filter(|scale| *scale != ScaleSettings::default());
+        let (shard, node) = (self.shards.clone(), self.nodes.clone());
+        let text = FileText { cluster: section, plan, scale, shard, node };
         toml::to_string(&text).map_err(|error| on(&self.path, error))
     }
 
@@ -356,12 +369,14 @@ impl ClusterFile {
             midnight_ns: now.0 - now.0 % day_ns,
             nodes,
             plan: PlanSettings::default(),
+            scale: ScaleSettings::default(),
             shards,
             shard: ShardId(0),
             venue: PathBuf::from("venue.toml"),
             authority: PathBuf::from("authority.pem"),
             port: FIRST_PORT,
             prefer: IpVersion::default(),
+            hosts: None,
         };
         let wrong = |(key, why)| Failure::Usage(format!("{}: {key}: {why}", path.display()));
         file.check().map_err(wrong)?;
@@ -377,6 +392,7 @@ impl ClusterFile {
             return Err(("node".to_string(), format!("at most {NODES_MAX}")));
         }
         self.plan.check()?;
+        self.scale.check(self.nodes.iter().filter(|node| node.is(NodeRole::Edge)).count())?;
         let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
         for (at, node) in self.nodes.iter().enumerate() {
             if !is_name(&node.name) {
@@ -605,7 +621,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// What two machines have to agree on: a digest of the cluster file, but for what is of one machine alone
-/// (`bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`, `root_core`, `data_plane`, `duplicate_filter`) or of whoever leads (`[plan]`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[loops]`, `[memory]`, `[journal]`), and passwords: the digest
+/// (`hosts`, `bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`, `root_core`, `data_plane`, `duplicate_filter`) or of whoever leads (`[plan]`, `[scale]`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[loops]`, `[memory]`, `[journal]`), and passwords: the digest
 /// is told to people, and short passwords could be guessed from it. Settings that are as they are by
 /// default don't count, or a version with one more key could not be put in place of an older one, machine by
 /// machine; a version whose defaults are others speaks another version of the messages.

@@ -114,6 +114,8 @@ pub struct Health {
     pub probes: bool,
     /// It remembers plans: [`FromRoot::Planned`].
     pub plans: bool,
+    /// It ends some of its sessions when it is told to: [`FromRoot::Shed`].
+    pub sheds: bool,
 }
 
 /// What an operator wants done; each is a command of the log that names who asked.
@@ -198,6 +200,11 @@ pub enum FromRoot {
     },
     /// It is to end its sessions and stop.
     Drain,
+    /// It is to end so many of its sessions, which go on at edges with fewer.
+    Shed {
+        /// How many.
+        sessions: u64,
+    },
     /// For an edge: those that take participants, least loaded first.
     Edges {
         /// Since the one that was heard of longest ago said how it is, ms.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use ::overlay::sealed_link::Fleet;
 use exchange::{Role, Secret};
 use net::{Directory, LeaderEndpoint, LoopConfig, LoopHandle, ServerTls};
-use types::{Nanos, NodeId, ShardId};
+use types::{Channel, Nanos, NodeId, ShardId};
 
 use super::client::Identity;
 use super::clock::{ClockHandle, NodeClock};
@@ -23,6 +23,7 @@ use super::credentials::{Credentials, RootSecret};
 use super::file::{ClusterFile, NodeEntry, Port, venue_digest};
 use super::keys::Own;
 use super::messages::{Health, Keys};
+use super::names::{self, Neighbours};
 use super::overlay;
 use super::plan::agent::Prober;
 use super::server::{Issuing, Server, Venue};
@@ -214,6 +215,7 @@ pub fn run(
         scope.spawn(move || prober.run(probing, over));
         scope.spawn(move || machine.alarms.tell(over, told));
         scope.spawn(move || machine.jump_when_told(handle, over));
+        scope.spawn(move || handle.find(machine.file, number, over));
         if let Some(claims) = claims {
             scope.spawn(move || machine.leaders.hear(&claims, over));
         }
@@ -319,31 +321,47 @@ impl Machine<'_> {
         listen(self.file, self.entry, port)
     }
 
-    /// Where a root finds those of the venue's other shards, and its socket for them; `None` where there
-    /// are none.
+    /// Where a root finds those of the venue's other shards, by shard; none where there are no others.
     fn between(
         &self,
         own: usize,
         secret: &RootSecret,
-    ) -> Result<Option<(UdpSocket, Directory)>, Failure> {
-        if self.parts.len() == 1 {
-            return Ok(None);
-        }
-        let wrong = |error: net::DuplicateEntry| Failure::Usage(error.to_string());
-        let mut all = Directory::default();
-        for (at, part) in self.parts.iter().enumerate().filter(|(at, _)| *at != own) {
-            let file = &part.file;
-            let places =
-                file.replicated().map(|(_, node)| file.between(self.entry, node, Port::Shards));
-            let places = places.collect::<Result<Vec<_>, _>>()?;
-            let leader = LeaderEndpoint::new(NodeId(at as u16), &places);
+    ) -> Result<Vec<(usize, LeaderEndpoint)>, Failure> {
+        let mut all = Vec::new();
+        for at in (0..self.parts.len()).filter(|at| *at != own) {
+            let leader = LeaderEndpoint::new(NodeId(at as u16), &self.roots_of(at)?);
             let leader =
                 leader.ok_or_else(|| Failure::Usage("a shard without roots".to_string()))?;
             let cluster = self.cluster(at, secret.epoch(0)?)?;
             self.leaders.add(cluster.claim_key(usize::from(self.number) - 1)?, leader.clone());
-            all = all.with_leader(leader).map_err(wrong)?;
+            all.push((at, leader));
         }
-        Ok(Some((self.bind(Port::Shards)?, all)))
+        Ok(all)
+    }
+
+    /// Where the roots of a shard hear those of others.
+    fn roots_of(&self, shard: usize) -> Result<Vec<SocketAddr>, Failure> {
+        let file = &self.parts[shard].file;
+        let places =
+            file.replicated().map(|(_, node)| file.between(self.entry, node, Port::Shards));
+        places.collect()
+    }
+
+    /// Where a root finds all others, once some have moved: its own shard's nodes, and other shards' roots.
+    fn moved(
+        &self,
+        cluster: &Cluster,
+        others: &[(usize, LeaderEndpoint)],
+    ) -> Result<Directory, Failure> {
+        let own = cluster.directory()?;
+        if others.is_empty() {
+            return Ok(own);
+        }
+        let mut all = Vec::new();
+        for (at, leader) in others {
+            all.extend(leader.moved(&self.roots_of(*at)?));
+        }
+        Ok(own.with_channel(Channel::SHARDS, with_leaders(all)?))
     }
 
     pub fn habits(&self) -> LoopConfig {
@@ -377,11 +395,19 @@ impl Machine<'_> {
         };
         let dir = journal_dir(&self.options.dir);
         crate::files::folder(&dir)?;
+        let mut neighbours = Neighbours::of(self)?;
+        let others = self.between(shard, &secret)?;
         let sockets = Sockets {
             overlay: self.bind(Port::Root)?,
             feed: self.bind(Port::Retransmission)?,
             link: self.listen(Port::Link)?,
-            shards: self.between(shard, &secret)?,
+            shards: match others.is_empty() {
+                true => None,
+                false => {
+                    let leaders = others.iter().map(|(_, leader)| leader.clone());
+                    Some((self.bind(Port::Shards)?, with_leaders(leaders)?))
+                }
+            },
         };
         let door = self.listen(Port::Control)?;
         let limits = if self.options.first_come { Limits::FIRST_COME } else { Limits::FAIR };
@@ -429,6 +455,21 @@ impl Machine<'_> {
             scope.spawn(move || traces.map_or(Ok(()), Traces::pass_on));
             scope.spawn(move || server.watch(over));
             scope.spawn(move || server.keep_planned(over));
+            scope.spawn(move || server.keep_scaled(over));
+            let (places, root) = (host.places(), host.handle());
+            scope.spawn(move || {
+                let set = |clusters: &[Cluster]| {
+                    let Some(cluster) = clusters.get(shard) else { return Ok(()) };
+                    places.set(cluster)?;
+                    let set = root.set_directory(self.moved(cluster, &others)?);
+                    set.map_err(|error| Failure::Run(error.to_string()))
+                };
+                names::watch(self.file, over, || {
+                    if neighbours.look(self, &set) {
+                        told(names::MOVED);
+                    }
+                });
+            });
             // Gateways are on machines of their own: what is asked of them is not to be had here.
             scope.spawn(move || admin.serve(config, steered, Vec::new(), over));
             scope.spawn(move || actions.iter().for_each(|line| told(&line)));
@@ -463,6 +504,12 @@ impl Machine<'_> {
             outcome.and(served)
         })
     }
+}
+
+fn with_leaders(leaders: impl IntoIterator<Item = LeaderEndpoint>) -> Result<Directory, Failure> {
+    let wrong = |error: net::DuplicateEntry| Failure::Usage(error.to_string());
+    let add = |all: Directory, leader| all.with_leader(leader).map_err(wrong);
+    leaders.into_iter().try_fold(Directory::default(), add)
 }
 
 /// Binds a UDP port of a machine.

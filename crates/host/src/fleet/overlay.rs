@@ -24,6 +24,7 @@ use super::credentials::bytes_of;
 use super::file::{NodeRole, Port};
 use super::keys::Own;
 use super::messages::{EdgeHint, FromRoot, Health, Keys};
+use super::names::{self, Neighbours};
 use super::node::{Machine, bind, edge_ends, lock, observe, panicked};
 use super::subscriptions;
 use super::traces::Traces;
@@ -208,6 +209,7 @@ impl Machine<'_> {
         if stop.load(Ordering::Relaxed) {
             return Ok(());
         }
+        let mut neighbours = Neighbours::of(self)?;
         let clusters = (0..self.parts.len()).map(|at| self.cluster(at, Secret([0; 32])));
         let clusters = clusters.collect::<Result<Vec<_>, _>>()?;
         let endpoints = clusters.iter().map(Cluster::leader).collect::<Result<Vec<_>, _>>()?;
@@ -242,6 +244,7 @@ impl Machine<'_> {
         let handles: Vec<_> = loops.iter().map(|of| of.as_ref().map(Loop::handle)).collect();
         let handle = handles.first().cloned().flatten();
         let handle = handle.ok_or_else(|| Failure::Run("no loop".to_string()))?;
+        let loops_of = handles.clone();
         let keyed = Keyed { clock, machine: self, loops: handles };
         let (over, seen) = (&AtomicBool::new(false), &PlanesSeen::default());
         // What the links of proxies in the other loops did.
@@ -249,6 +252,20 @@ impl Machine<'_> {
         thread::scope(|scope| {
             let (worker, others) = (handle.clone(), &others[..]);
             scope.spawn(move || jobs.serve(&worker, crate::password::work));
+            let held = endpoints.clone();
+            scope.spawn(move || {
+                let set = |clusters: &[Cluster]| {
+                    let moved = loops_of.iter().zip(moved(clusters, &held)?);
+                    moved
+                        .filter_map(|(of, to)| Some(of.as_ref()?.set_directory(to)))
+                        .try_for_each(|set| set.map_err(|error| Failure::Run(error.to_string())))
+                };
+                names::watch(self.file, over, || {
+                    if neighbours.look(self, &set) {
+                        told(names::MOVED);
+                    }
+                });
+            });
             let written =
                 traces.into_iter().flatten().map(|traces| scope.spawn(|| traces.pass_on()));
             let written: Vec<_> = written.collect();
@@ -295,6 +312,10 @@ impl Machine<'_> {
                     Ok((shard, FromRoot::Keys(keys))) => keyed.take(shard, &keys),
                     Ok((ShardId(0), FromRoot::Edges { age_ms, edges })) => {
                         self.tell_edges(&handle, age_ms, &edges);
+                        Ok(())
+                    }
+                    Ok((ShardId(0), FromRoot::Shed { sessions })) => {
+                        self.shed_sessions(&handle, sessions);
                         Ok(())
                     }
                     Ok((_, FromRoot::Drain)) if drained.is_none() => {
@@ -344,25 +365,15 @@ impl Machine<'_> {
     fn loops(
         &self,
         clock: &ClockHandle,
-        (clusters, endpoints): (&[Cluster], &[LeaderEndpoint]),
+        ends: (&[Cluster], &[LeaderEndpoint]),
     ) -> Result<Loops, Failure> {
-        let directories = clusters.iter().zip(endpoints).map(|(cluster, leader)| {
-            let directory = cluster.directory()?.with_leader(leader.clone());
-            directory.map_err(|error| Failure::Usage(error.to_string()))
-        });
-        let mut directories = directories.collect::<Result<Vec<Directory>, Failure>>()?;
-        let others: Vec<_> = (0..).map(ShardId).zip(directories.iter().cloned()).skip(1).collect();
-        for (shard, of) in others {
-            let first = std::mem::take(&mut directories[0]);
-            directories[0] = first.with_channel(Channel::of_shard(shard), of);
-        }
         let one = |(at, directory): (usize, Directory)| {
             let proxies = self.parts[at].own(self.number).any(|(_, port)| port == Port::Proxy);
             let wanted = at == 0 || proxies;
             let new = || Loop::new(clock.clock, Arc::new(directory), self.habits()).map_err(io);
             wanted.then(new).transpose()
         };
-        directories.into_iter().enumerate().map(one).collect()
+        directories(ends)?.into_iter().enumerate().map(one).collect()
     }
 
     /// Puts the machine's nodes into their loops, with sockets, doors and keys.
@@ -517,6 +528,22 @@ impl Machine<'_> {
         }
     }
 
+    /// Ends so many sessions of participants, those that were logged on last: others take them.
+    fn shed_sessions(&self, of: &LoopHandle<Role>, sessions: u64) {
+        for (node, _) in self.parts[0].own(self.number) {
+            let _ = of.call(node, move |role: &mut Role, now, out| {
+                role.with_edge(out, |edge, out| {
+                    let gateway = edge.gateway_mut();
+                    let all = gateway.logged_on();
+                    let most = usize::try_from(sessions).unwrap_or(usize::MAX);
+                    for session in all.iter().rev().take(most) {
+                        gateway.disconnect(now, session.account, out);
+                    }
+                });
+            });
+        }
+    }
+
     /// Ends the sessions of participants here; whether something is still on its way.
     fn end_sessions(&self, of: &LoopHandle<Role>) -> bool {
         let mut busy = false;
@@ -538,6 +565,35 @@ impl Machine<'_> {
         }
         busy
     }
+}
+
+/// Where all nodes are once some have moved; which root leads stays as it is known.
+fn moved(clusters: &[Cluster], endpoints: &[LeaderEndpoint]) -> Result<Vec<Directory>, Failure> {
+    let places = |cluster: &Cluster| {
+        cluster.places().map(|(_, place)| place.overlay).collect::<Vec<SocketAddr>>()
+    };
+    let moved = clusters.iter().zip(endpoints).map(|(cluster, leader)| {
+        let moved = leader.moved(&places(cluster));
+        moved.ok_or_else(|| Failure::Run("another number of roots".to_string()))
+    });
+    directories((clusters, &moved.collect::<Result<Vec<_>, _>>()?))
+}
+
+/// Where all nodes are, by shard; the first shard's has what edges need to know of the others.
+fn directories(
+    (clusters, endpoints): (&[Cluster], &[LeaderEndpoint]),
+) -> Result<Vec<Directory>, Failure> {
+    let one = |(cluster, leader): (&Cluster, &LeaderEndpoint)| {
+        let directory = cluster.directory()?.with_leader(leader.clone());
+        directory.map_err(|error| Failure::Usage(error.to_string()))
+    };
+    let mut all = clusters.iter().zip(endpoints).map(one).collect::<Result<Vec<_>, Failure>>()?;
+    let others: Vec<_> = (0..).map(ShardId).zip(all.iter().cloned()).skip(1).collect();
+    for (shard, of) in others {
+        let first = std::mem::take(&mut all[0]);
+        all[0] = first.with_channel(Channel::of_shard(shard), of);
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

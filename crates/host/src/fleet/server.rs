@@ -40,6 +40,7 @@ mod joins;
 mod learners;
 mod operations;
 mod planning;
+mod scaling;
 mod status;
 
 pub use joins::Issuing;
@@ -182,6 +183,7 @@ pub struct Server {
     observer: Mutex<Observed>,
     learners: Mutex<learners::Learners>,
     planning: planning::Planning,
+    scaling: scaling::Scaling,
     joins: joins::Joins,
 }
 
@@ -238,6 +240,7 @@ impl Server {
             observer: Mutex::default(),
             learners: Mutex::default(),
             planning: planning::Planning::default(),
+            scaling: scaling::Scaling::default(),
             joins: joins::Joins::default(),
         }
     }
@@ -562,6 +565,7 @@ impl Server {
         let is_root = node.is_some_and(|node| node.is(NodeRole::Root));
         let (mut edges_at, mut probing) = (Instant::now(), 0);
         let (mut remembers, mut remembered) = (false, Default::default());
+        let (mut sheds, mut leaves) = (false, false);
         while !stop.load(Ordering::Relaxed) {
             match reader.next::<FromNode>(sealed)? {
                 Some(FromNode::Health(health)) => {
@@ -569,6 +573,7 @@ impl Server {
                     let (follows, bound_ns) = (health.follows, health.clock_bound_ns);
                     lock(&self.references).hear(caller.number, follows, bound_ns);
                     remembers = is_root && health.plans;
+                    sheds = is_edge && health.sheds;
                     let mut all = lock(&self.heard);
                     let last = all.get(&caller.number);
                     let heard = Heard::now(health, caller.generation, last);
@@ -608,6 +613,14 @@ impl Server {
             if remembers && let Some(plan) = self.planning.to_remember(&mut remembered) {
                 write(sealed, &plan)?;
             }
+            // Not in the log: the connection stays, so that it is seen to go.
+            if is_edge && !leaves && self.scaling.is_leaving(caller.number) {
+                leaves = true;
+                write(sealed, &FromRoot::Drain)?;
+            }
+            if sheds && let Some(sessions) = self.scaling.shed(caller.number) {
+                write(sealed, &FromRoot::Shed { sessions })?;
+            }
             if is_edge && edges_at.elapsed() >= subscriptions::EVERY {
                 edges_at = Instant::now();
                 write(sealed, &self.edges(&standing))?;
@@ -624,7 +637,10 @@ impl Server {
             let one = heard.get(&number)?;
             let node = standing.nodes.get(number.into());
             let is_fresh = one.at.elapsed() <= subscriptions::HEARD;
-            let is_out = node.drained || one.generation <= node.revoked || one.health.quarantined;
+            let is_out = node.drained
+                || one.generation <= node.revoked
+                || one.health.quarantined
+                || self.scaling.is_leaving(number);
             if !is_fresh || is_out {
                 return None;
             }

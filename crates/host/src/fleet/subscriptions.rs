@@ -40,7 +40,9 @@ pub fn terms(
         let places = nodes.into_iter().map(|node| file.places(node, port));
         Ok::<_, Failure>(places.collect::<Result<Vec<_>, _>>()?.concat())
     };
-    let snapshots = snapshots.into_iter().take(SERVERS_MAX).collect();
+    // One that is not there at present is left out.
+    let there = |node: &&NodeEntry| file.places(node, Port::Snapshot).is_ok();
+    let snapshots = snapshots.into_iter().filter(there).take(SERVERS_MAX).collect();
     // Each answers for the streams of its own shard.
     let mut roots: Vec<_> = file.nodes.iter().filter(|node| node.keeps_log()).collect();
     roots.sort_by_key(|node| (!node.is(NodeRole::Root), !node.is(NodeRole::Learner)));

@@ -3,13 +3,15 @@
 //! the replicas alone; one of a term that is no newer changes nothing, so that an earlier leader
 //! can't take the place back.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use net::LeaderEndpoint;
 use probe::Key;
+
+use super::places::Places;
 
 /// How often a leader says so while it is new.
 const EVERY: Duration = Duration::from_millis(5);
@@ -40,13 +42,7 @@ fn decode(key: &Key, bytes: &[u8]) -> Option<(u64, usize)> {
 }
 
 /// Says that the replica at `place`, from 0, leads, while `leading` holds a term that is not 0.
-pub fn tell(
-    socket: &UdpSocket,
-    to: &[(SocketAddr, Key)],
-    place: u8,
-    leading: &AtomicU64,
-    stop: &AtomicBool,
-) {
+pub fn tell(socket: &UdpSocket, to: &Places, place: u8, leading: &AtomicU64, stop: &AtomicBool) {
     let (mut known, mut since, mut told) = (0, Instant::now(), None::<Instant>);
     while !stop.load(Ordering::Relaxed) {
         let term = leading.load(Ordering::Acquire);
@@ -56,10 +52,10 @@ pub fn tell(
         let every = if since.elapsed() < NEW { EVERY } else { LATER_EVERY };
         if term > 0 && told.is_none_or(|at| at.elapsed() >= every) {
             told = Some(Instant::now());
-            for (to, key) in to {
+            to.each_claim(|(to, key)| {
                 // Lost ones are followed by others.
                 let _ = socket.send_to(&encode(key, term, place), to);
-            }
+            });
         }
         std::thread::sleep(EVERY);
     }
@@ -109,6 +105,8 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use proptest::prelude::*;
 
     use super::*;

@@ -10,6 +10,7 @@ use probe::Key;
 use types::{Nanos, NodeId};
 
 use crate::failure::Failure;
+use crate::fleet::addresses::NOWHERE;
 use crate::fleet::file::{ClusterFile, NodeEntry, NodeRole, Port};
 
 /// Where one replica is.
@@ -36,13 +37,13 @@ pub struct Cluster {
     /// replicas' doors. Whoever knows it may speak for a node; for a replica only with that one's key, too.
     /// Zeros where no replica is.
     pub secret: Secret,
-    /// Overlay sockets of all nodes but the root.
+    /// Overlay sockets of all nodes but the root; [`NOWHERE`] where a name has no address at present.
     pub nodes: Vec<(u16, SocketAddr)>,
     /// Places of the replicas that the group is made with; the first is number 1.
     pub replicas: Vec<ReplicaAddresses>,
     /// Places of those that may come later (`fairbell admin replicas`), numbered on from there.
     pub reserve: Vec<ReplicaAddresses>,
-    /// Where leaders say that they lead, UDP: one for every process with nodes.
+    /// Where leaders say that they lead, UDP: one for every process with nodes. [`NOWHERE`] as above.
     pub claims: Vec<SocketAddr>,
     /// Certificate of the venue's authority, PEM.
     pub authority: String,
@@ -121,7 +122,8 @@ impl Cluster {
     /// Never for 32 bytes.
     pub fn claims_to(&self) -> Result<Vec<(SocketAddr, Key)>, Failure> {
         let one = |(place, at): (usize, &SocketAddr)| Ok((*at, self.claim_key(place)?));
-        self.claims.iter().enumerate().map(one).collect()
+        let there = self.claims.iter().enumerate().filter(|(_, at)| **at != NOWHERE);
+        there.map(one).collect()
     }
 
     /// The key of [`Cluster::claim_secret`].
@@ -146,9 +148,10 @@ impl Cluster {
         }
     }
 
-    /// All nodes but the root.
+    /// All nodes but the root, those left out that are nowhere at present.
     pub fn directory(&self) -> Result<Directory, Failure> {
-        let nodes: Vec<_> = self.nodes.iter().map(|(node, at)| (NodeId(*node), *at)).collect();
+        let there = self.nodes.iter().filter(|(_, at)| *at != NOWHERE);
+        let nodes: Vec<_> = there.map(|(node, at)| (NodeId(*node), *at)).collect();
         Directory::new(&nodes).map_err(|error| Failure::Usage(error.to_string()))
     }
 

@@ -16,6 +16,7 @@ use probe::Key;
 
 use super::certificates;
 use super::gate::{self, Entrant, Gate};
+use super::places::Place;
 use crate::sockets::connect_from;
 
 /// Messages that may wait for a replica.
@@ -34,7 +35,7 @@ const STUCK: Duration = Duration::from_millis(500);
 /// One direction between two replicas.
 pub struct Way {
     /// Where the other one listens, and its number.
-    pub to: (SocketAddr, u8),
+    pub to: (Place, u8),
     /// One's own number, and the address to come from, by which the other one knows a machine of the
     /// group.
     pub own: u8,
@@ -63,7 +64,7 @@ pub fn send(way: &Way, messages: &Receiver<Vec<u8>>, stop: &AtomicBool) {
 }
 
 fn open(way: &Way) -> std::io::Result<Sealed> {
-    let stream = connect_from(SocketAddr::new(way.from, 0), way.to.0, CONNECT)?;
+    let stream = connect_from(SocketAddr::new(way.from, 0), way.to.0.get(), CONNECT)?;
     stream.set_nodelay(true)?;
     let until = Instant::now() + gate::HANDSHAKE;
     let ends = (way.own.into(), way.to.1.into());
@@ -266,7 +267,7 @@ mod tests {
         fn way(&self, at: SocketAddr, (own, to): (u8, u8), credentials: &Credentials) -> Way {
             let key = gate::key_of(&self.0.key(b"links").expect("a key"), own.into());
             let (from, tls) = (ANYWHERE.ip(), credentials.to(to).expect("TLS"));
-            Way { to: (at, to), own, from, key, tls }
+            Way { to: (at.into(), to), own, from, key, tls }
         }
     }
 
@@ -384,7 +385,7 @@ mod tests {
         // this door for another replica's.
         let foreign =
             Way { key: other.0.key(b"links").expect("a key"), ..group.way(at, (1, 2), &first) };
-        let misled = Way { to: (at, 3), ..group.way(at, (1, 2), &first) };
+        let misled = Way { to: (at.into(), 3), ..group.way(at, (1, 2), &first) };
         let elsewhere =
             Way { tls: other.credentials(1).to(2).expect("TLS"), ..group.way(at, (1, 2), &first) };
         let wrong = [group.way(at, (1, 2), &group.credentials(3)), elsewhere, foreign, misled];

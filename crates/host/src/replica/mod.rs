@@ -8,6 +8,7 @@ pub mod gate;
 pub mod line;
 mod links;
 pub mod node;
+pub mod places;
 pub mod recovery;
 pub mod shut;
 mod writer;

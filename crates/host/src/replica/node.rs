@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::{Display, Formatter};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -13,7 +13,6 @@ use std::time::Duration;
 use exchange::{ExchangeConfig, Member, Role};
 use journal::{Folder, Journal, JournalError};
 use net::{Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy};
-use probe::Key;
 use replication::{Action, ReplicaId, Waits};
 use serde::{Deserialize, Serialize};
 use types::{Channel, Input};
@@ -24,6 +23,7 @@ use super::claims;
 use super::cluster::{Cluster, ReplicaAddresses};
 use super::gate::{self, Gate, Limits};
 use super::links::{self, Way};
+use super::places::Places;
 use super::shut::Shut;
 use super::writer::{self, Job};
 use crate::alarms::Alarms;
@@ -273,7 +273,7 @@ pub struct Host {
     trouble: Arc<Mutex<Option<String>>>,
     link: TcpListener,
     claims: UdpSocket,
-    claim_to: Vec<(SocketAddr, Key)>,
+    places: Places,
     /// None: it is not to run.
     credentials: Option<Credentials>,
     limits: Limits,
@@ -327,7 +327,7 @@ impl Host {
         cluster.settle(&mut exchange);
         crate::day::plan(config, clock.now(), &mut exchange);
         let claims = udp_anywhere().map_err(io)?;
-        let claim_to = cluster.claims_to()?;
+        let places = Places::of(cluster)?;
         // Those of a group that has ended are looked at alone.
         let runs = begin != Begin::Ended;
         let credentials = runs.then(|| Credentials::read(cluster, id)).transpose()?;
@@ -403,7 +403,7 @@ impl Host {
             trouble,
             link,
             claims,
-            claim_to,
+            places,
             credentials,
             limits: Limits::FAIR,
             cluster,
@@ -466,6 +466,11 @@ impl Host {
         self.core = Some((node.to_string(), core));
     }
 
+    /// Where its neighbours are, for whoever hears that they have moved.
+    pub fn places(&self) -> Places {
+        self.places.clone()
+    }
+
     /// Gives places at its door to the first who come, for a drill to show what that does.
     pub fn first_come(&mut self) {
         self.limits = Limits::FIRST_COME;
@@ -486,7 +491,7 @@ impl Host {
     pub fn run_watched(self, stop: &AtomicBool, watch: impl Fn(&Role)) -> Result<Role, Failure> {
         let Host { id, of, journal, jobs, posts, leading, trouble, link, claims, .. } = self;
         let (cluster, files, cost) = (self.cluster, self.files, self.cost);
-        let (dir, alarms, claim_to, job) = (self.dir, self.alarms, self.claim_to, self.job);
+        let (dir, alarms, places, job) = (self.dir, self.alarms, self.places, self.job);
         let core = self.core;
         let root = of.handle();
         let health = Health::new(&alarms, &format!("replica-{id}-journal"));
@@ -498,7 +503,7 @@ impl Host {
         let (tls, group) = (credentials.door()?, cluster.group);
         let own = cluster.place(id).map_or(ANYWHERE.ip(), |own| own.link.ip());
         let ways = posts.into_iter().filter_map(|(to, messages)| {
-            let (at, key) = (cluster.place(to.0)?.link, cluster.key(LINKS));
+            let (at, key) = (places.link(to.0)?.clone(), cluster.key(LINKS));
             let key = key.map(|key| gate::key_of(&key, id.into()));
             let way = key.and_then(|key| {
                 Ok(Way { to: (at, to.0), own: id, from: own, key, tls: credentials.to(to.0)? })
@@ -513,7 +518,7 @@ impl Host {
             stop.store(true, Ordering::Relaxed);
         };
         let nodes = thread::scope(|scope| {
-            scope.spawn(|| claims::tell(&claims, &claim_to, id - 1, &leading, stop));
+            scope.spawn(|| claims::tell(&claims, &places, id - 1, &leading, stop));
             for (way, messages) in ways {
                 scope.spawn(move || links::send(&way, &messages, stop));
             }

@@ -252,8 +252,8 @@ impl Load {
         })
     }
 
-    /// Has each client begin at this gateway, by its place among [`LoadConfig::gateways`]; those behind the
-    /// last entry begin where they would. To be said before the first timeout.
+    /// Has each client connect with this gateway the next time, by its place among [`LoadConfig::gateways`]; those
+    /// behind the last entry go where they would. A connection that it has stays.
     pub fn begin_at(&mut self, firsts: &[usize]) {
         let gateways = self.config.gateways.len();
         for (member, first) in self.members.iter_mut().zip(firsts) {

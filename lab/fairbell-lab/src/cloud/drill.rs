@@ -255,6 +255,9 @@ fn one(args: &DrillArgs, network: &Network, kind: Kind) -> Result<Row, Failure> 
         ipv6: false,
         disks: true,
         snapshots: false,
+        idle: 0,
+        scale: Default::default(),
+        hosts: Vec::new(),
         programs: [args.from.clone().unwrap_or_else(|| own.clone()), own],
     };
     let mut site = Site::start(network, &plan, &dir)?;

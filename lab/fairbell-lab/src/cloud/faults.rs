@@ -299,7 +299,7 @@ fn commit(site: &Site<'_>, fault: &Fault) -> Result<(), Failure> {
             site.operate(&Operation::Lead { node }).map(drop)
         }
         Kind::InterfaceDown => {
-            let host = site.network.host(place);
+            let host = site.host(place);
             host.set_up(false).map_err(io)?;
             std::thread::sleep(fault.lasts);
             host.set_up(true).map_err(io)
@@ -355,7 +355,7 @@ fn wait_for_room(site: &Site<'_>, place: usize, room: bool) -> Result<(), Failur
 
 /// Puts a program where the filter of a machine's process is, if it has one.
 fn take_xdp(site: &Site<'_>, place: usize, process: u32) -> Result<Intruder, Failure> {
-    let host = site.network.host(place);
+    let host = site.host(place);
     let begun = Instant::now();
     loop {
         drill::detach(process, Programs::Xdp).map_err(io)?;

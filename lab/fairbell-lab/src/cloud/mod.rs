@@ -12,6 +12,8 @@ mod floor;
 mod measure;
 mod participants;
 mod plans;
+mod provision;
+mod scale;
 mod service;
 mod shards;
 mod site;
@@ -144,6 +146,13 @@ pub enum What {
     Plan(plans::PlanArgs),
     /// Shards whose leaders die while participants trade on all of them
     Shards(shards::ShardsArgs),
+    /// More hosts asked for than a venue needs, the best of them kept
+    Provision(provision::ProvisionArgs),
+    /// Edges that come and go with the load while participants trade
+    Scale(scale::ScaleArgs),
+    /// Asks the process that has a box to start or stop a machine
+    #[command(hide = true)]
+    Machine(scale::MachineArgs),
 }
 
 /// Quantiles of values in ns.
@@ -202,6 +211,9 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
         Some(What::Drill(drill)) => drill::run(drill),
         Some(What::Plan(plan)) => plans::run(plan),
         Some(What::Shards(shards)) => shards::run(shards),
+        Some(What::Provision(provision)) => provision::run(provision),
+        Some(What::Scale(scale)) => scale::run(scale),
+        Some(What::Machine(machine)) => scale::machine(machine),
         None => run_one(args),
     }
 }
@@ -365,6 +377,9 @@ fn play(
         disks: faults.iter().any(Fault::needs_disks),
         snapshots: true,
         programs: [args.from.clone().unwrap_or_else(|| own.clone()), own],
+        idle: 0,
+        scale: Default::default(),
+        hosts: Vec::new(),
         shards: 1,
         roots: args.roots as usize,
         offset_us: args.offset_us,

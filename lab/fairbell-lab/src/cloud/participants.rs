@@ -149,6 +149,12 @@ impl Participants {
         Err(Failure::Run("participants can't log in".to_string()))
     }
 
+    /// Whoever has to log on again does so at this gateway first, by its place among the edges; one for each
+    /// participant.
+    pub fn prefer(&self, firsts: Vec<usize>) {
+        let _ = self.of.call(CLIENTS, move |node: &mut Tampered, _, _| node.load.begin_at(&firsts));
+    }
+
     /// Trades no more, waits for the last answers, and gives back what was noted.
     ///
     /// # Errors

@@ -187,6 +187,9 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         ipv6: false,
         disks: false,
         snapshots: true,
+        idle: 0,
+        scale: Default::default(),
+        hosts: Vec::new(),
         programs: [own.clone(), own],
     };
     let mut site = Site::start(&network, &plan, &args.out)?;

@@ -181,6 +181,9 @@ pub fn run(args: &ShardsArgs) -> Result<(), Failure> {
         ipv6: false,
         disks: false,
         snapshots: false,
+        idle: 0,
+        scale: Default::default(),
+        hosts: Vec::new(),
         programs: [own.clone(), own],
     };
     let mut site = Site::start(&network, &plan, &args.out)?;
@@ -294,7 +297,8 @@ fn flows(shard: u16, shards: u16) -> [Flow; 2] {
     [flow(homes(shard).0), flow(guest.into_iter().collect())]
 }
 
-fn both(one: Told, other: Told) -> Told {
+/// What two were told, together.
+pub fn both(one: Told, other: Told) -> Told {
     Told {
         accepted: one.accepted + other.accepted,
         replaced: one.replaced + other.replaced,

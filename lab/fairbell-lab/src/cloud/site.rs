@@ -24,6 +24,7 @@ use host::fleet::client::Identity;
 use host::fleet::credentials::{self, Credentials, DAYS, OPERATOR};
 use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, Port, settled};
 use host::fleet::messages::{Health, Operation};
+use host::fleet::scale::ScaleSettings;
 use host::fleet::shards::ShardNodes;
 use host::sockets::io;
 
@@ -70,6 +71,12 @@ pub struct Plan {
     pub snapshots: bool,
     /// The program that machines start with, and the one that an upgrade puts in its place.
     pub programs: [PathBuf; 2],
+    /// Edges, the last ones, whose machines are not started with the others.
+    pub idle: usize,
+    /// How edges come and go.
+    pub scale: ScaleSettings,
+    /// By node: the host that it is on; empty: the first one on the first host, and so on.
+    pub hosts: Vec<usize>,
 }
 
 /// The loop of listeners.
@@ -87,6 +94,7 @@ pub struct Site<'a> {
     /// Settings of the venue.
     pub config: Config,
     dir: PathBuf,
+    hosts: Vec<usize>,
     wrong: Vec<Wrong>,
     processes: Mutex<BTreeMap<usize, Child>>,
     /// By place.
@@ -146,7 +154,8 @@ impl<'a> Site<'a> {
         ];
         for (role, word, count) in roles {
             for number in 1..=count {
-                let host = network.host(nodes.len());
+                let host =
+                    network.host(plan.hosts.get(nodes.len()).copied().unwrap_or(nodes.len()));
                 let address = match plan.ipv6 {
                     true => IpAddr::V6(host.v6()),
                     false => IpAddr::V4(host.v4()),
@@ -170,7 +179,8 @@ impl<'a> Site<'a> {
         let path = dir.join("cluster.toml");
         let shards = shards(plan, &config);
         let now = Clock::start(0).now();
-        let file = ClusterFile::with_shards(&path, "box", now, (nodes, shards))?;
+        let mut file = ClusterFile::with_shards(&path, "box", now, (nodes, shards))?;
+        file.scale = plan.scale.clone();
         let config = file.venue()?;
         let text = file.text()?;
         std::fs::write(&path, text).map_err(|error| on(&path, error))?;
@@ -199,6 +209,7 @@ impl<'a> Site<'a> {
             network,
             config,
             dir: dir.to_path_buf(),
+            hosts: plan.hosts.clone(),
             wrong,
             processes: Mutex::default(),
             disks: BTreeMap::new(),
@@ -214,14 +225,22 @@ impl<'a> Site<'a> {
             site.make_disks()?;
         }
         site.listen()?;
-        (0..site.file.nodes.len()).try_for_each(|place| site.revive(place))?;
-        site.wait_up()?;
+        let mut idle = site.places(NodeRole::Edge);
+        idle.drain(..idle.len().saturating_sub(plan.idle));
+        let there = |place: &usize| !idle.contains(place);
+        (0..site.file.nodes.len()).filter(there).try_for_each(|place| site.revive(place))?;
+        site.wait_up(idle.len())?;
         Ok(site)
     }
 
     /// Places of the nodes with a role, in the order of the file, from 0.
     pub fn places(&self, role: NodeRole) -> Vec<usize> {
         self.file.of(role).map(|(number, _)| usize::from(number) - 1).collect()
+    }
+
+    /// Host of a node.
+    pub fn host(&self, place: usize) -> &emulator::Host {
+        self.network.host(self.hosts.get(place).copied().unwrap_or(place))
     }
 
     /// Host of the participants.
@@ -341,7 +360,7 @@ impl<'a> Site<'a> {
         command.arg(format!("--virtual-drift-ppb={}", wrong.drift_ppb));
         command.arg(format!("--virtual-origin-ns={}", wrong.origin));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let child = self.network.host(place).spawn(&mut command);
+        let child = self.host(place).spawn(&mut command);
         self.processes().insert(place, child.map_err(io)?);
         Ok(())
     }
@@ -456,7 +475,6 @@ impl<'a> Site<'a> {
                 .filter(|_| self.snapshots)
                 .map(|server| self.config.snapshot.catch_up(net::peer_addr(server)));
             let socket = self
-                .network
                 .host(place)
                 .enter(|| host::sockets::udp(SocketAddr::new(release.ip(), LISTENER_PORT)));
             let socket = socket.and_then(|socket| socket).map_err(io)?;
@@ -605,14 +623,14 @@ impl<'a> Site<'a> {
             .try_for_each(|place| self.wait_for(place, left(until).max(PATIENCE)))
     }
 
-    fn wait_up(&self) -> Result<(), Failure> {
+    fn wait_up(&self, idle: usize) -> Result<(), Failure> {
         let since = Instant::now();
         let all_of = |shard| {
             let of = self.file.of_shard(shard);
             let numbers = 1..=self.file.nodes.len() as u16;
             numbers.filter(|number| shard == ShardId(0) || of.concerns(*number)).count()
         };
-        let all: usize = self.file.shard_ids().map(all_of).sum();
+        let all = self.file.shard_ids().map(all_of).sum::<usize>().saturating_sub(idle);
         loop {
             let up = |shard| self.standing_of(shard).map_or(0, |standing| standing.up.len());
             let up: usize = self.file.shard_ids().map(up).sum();

@@ -143,6 +143,7 @@ impl Server {
                 _ if known.drained => "drained",
                 Some(one) if one.at.elapsed() > SILENT => "silent",
                 Some(one) if one.health.quarantined => "quarantined",
+                Some(_) if self.scaling.is_leaving(number) => "leaving",
                 Some(_) => "up",
                 None if generations.get(&number).is_some_and(|last| *last <= known.revoked) => {
                     "revoked"
@@ -179,6 +180,8 @@ impl Server {
         let fairness = self.fairness();
         lines.extend(self.fairness_lines(&fairness));
         lines.extend(self.planned_line());
+        let scaled = self.scaled();
+        lines.extend(scaled.iter().map(|(line, _)| line.clone()));
         let behind = fairness.behind_first.iter();
         let behind: BTreeMap<&str, &Spread> =
             behind.map(|(id, ns)| (self.machine(NodeId(*id)), ns)).collect();
@@ -186,7 +189,7 @@ impl Server {
         of["behind_first"] = json!(behind);
         of["orders"]["accounts"] = json!(self.accounts(&fairness));
         let data = json!({
-            "fairness": of,
+            "fairness": of, "scale": scaled.map(|(_, data)| data),
             "leader": standing.leader, "term": standing.term, "key_epoch": epoch,
             "tree_epoch": tree_epoch, "replaced": replaced, "nodes": rows,
             "behind": standing.behind, "replicas": replicas,
