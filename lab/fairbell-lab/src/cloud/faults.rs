@@ -279,8 +279,8 @@ fn commit(site: &Site<'_>, fault: &Fault) -> Result<(), Failure> {
         Kind::OldDisk => {
             site.kill(place);
             let (journal, old) = (site.folder(place).join("journal"), site.old_journal(place));
-            super::site::empty_folder(&journal)?;
-            super::site::copy_folder(&old, &journal)?;
+            super::folders::empty_folder(&journal)?;
+            super::folders::copy_folder(&old, &journal)?;
             site.revive(place)?;
             site.wait_for(place, BACK_MAX)
         }

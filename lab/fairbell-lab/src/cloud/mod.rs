@@ -9,6 +9,7 @@ mod checks;
 mod drill;
 mod faults;
 mod floor;
+mod folders;
 mod measure;
 mod participants;
 mod plans;
