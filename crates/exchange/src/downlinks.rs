@@ -422,5 +422,6 @@ fn publisher_config(config: &ExchangeConfig, stream: u16) -> PublisherConfig {
     publisher.hedge = options.hedge_mode;
     publisher.parity = options.parity;
     publisher.slowest_first = options.slowest_first;
+    publisher.shard = config.shard.id;
     publisher
 }

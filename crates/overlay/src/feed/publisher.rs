@@ -21,8 +21,8 @@
 //! message is not known here: feed sequence numbers are dense from 1 (corner 4).
 
 use types::{
-    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Packer, Peer, SpillStore, Trace,
-    TracePoint, Unpacker, limits::MOLD_PACKET_BUILT_MAX,
+    Channel, ClockReading, FeedSeq, Nanos, NodeId, Outbox, Packer, Peer, ShardId, SpillStore,
+    TRACE_SHARD_SHIFT, Trace, TracePoint, Unpacker, limits::MOLD_PACKET_BUILT_MAX,
 };
 
 use crate::{
@@ -72,6 +72,8 @@ pub struct PublisherConfig {
     pub parity: u16,
     /// Serve the children first that have been slowest so far.
     pub slowest_first: bool,
+    /// The shard that it publishes for, as its traces name it.
+    pub shard: ShardId,
 }
 
 impl PublisherConfig {
@@ -89,6 +91,7 @@ impl PublisherConfig {
             hedge: HedgeMode::default(),
             parity: 0,
             slowest_first: false,
+            shard: ShardId(0),
         }
     }
 }
@@ -418,7 +421,7 @@ impl Publisher {
         self.send_down(&body, &packet, out);
         self.packet = packet;
         let (point, value) = (TracePoint::Published, body.deadline.0);
-        let id = Trace::message(body.stream, body.id);
+        let id = Trace::message(body.stream | self.config.shard.0 << TRACE_SHARD_SHIFT, body.id);
         out.trace(Trace { point, node: ROOT, id, at: body.t_sent, value });
         let parity_due = self.parity.as_mut().is_some_and(|p| p.add(&body, &self.packet));
         if parity_due {
