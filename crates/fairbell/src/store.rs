@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 use crate::log::progress;
 use crate::report::numbers::grouped;
 use follow::{Feed, Writing};
-use host::config;
 use host::config::Config;
 use host::failure::{Failure, on};
 
@@ -155,7 +154,7 @@ impl Places {
 
 impl WhereArgs {
     fn places(&self) -> Result<Places, Failure> {
-        let config = config::read(self.config.as_deref())?;
+        let config = host::fleet::shards::settings(self.config.as_deref())?;
         let journal = self.journal.clone().unwrap_or_else(|| PathBuf::from(&config.journal.dir));
         let store = self.file.as_deref().map_or_else(|| place_of(&config), place)?;
         Ok(Places { config, journal, store })

@@ -74,7 +74,7 @@ fn draw(path: &Path, args: &StatementArgs, also: &[engine::Config]) -> Result<Dr
 /// Draws up the days and prints those asked for, shard by shard where there are several logs; a
 /// difference on any day is a failure.
 pub fn run(args: &StatementArgs, wanted: &Wanted, also: &[engine::Config]) -> Result<(), Failure> {
-    let config = host::config::read(args.config.as_deref())?;
+    let config = host::fleet::shards::settings(args.config.as_deref())?;
     let all: Vec<Drawn> =
         args.log.iter().map(|path| draw(path, args, also)).collect::<Result<_, _>>()?;
     let lacks = shards_of(&args.log, all.iter().map(|one| &one.engine))?;
