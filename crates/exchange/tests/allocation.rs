@@ -1,11 +1,13 @@
 //! Once warm, an order's journey through edge and root and back allocates nothing, in clear and
-//! with every node behind its link.
+//! with every node behind its link, in one shard and over several.
 //!
 //! Counts allocations, hence a test binary of its own.
 
 mod common;
 #[path = "common/endless.rs"]
 mod endless;
+#[path = "common/several.rs"]
+mod several;
 
 use common::{LISTENERS, MS, Outside, Pair, START, config, enter, enter_until, symbol};
 use exchange::{ExchangeConfig, Role, Secret, deploy};

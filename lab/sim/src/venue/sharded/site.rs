@@ -229,7 +229,10 @@ impl Site {
             Mistake::TellsEarly => {
                 with_records(bytes, |_, report| report.public_after = FeedSeq(0))
             }
-            Mistake::RoutesWrong | Mistake::GrantsDoubled => None,
+            Mistake::RoutesWrong
+            | Mistake::GrantsDoubled
+            | Mistake::LeavesOrder
+            | Mistake::KeepsOrders => None,
         }
     }
 }
