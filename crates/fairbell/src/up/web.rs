@@ -136,6 +136,7 @@ impl File {
             sandbox: self.sandbox,
             tls,
             evidence: None,
+            venue: Arc::default(),
         })
     }
 }

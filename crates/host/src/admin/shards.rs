@@ -154,13 +154,12 @@ impl Exchange {
         let placed = self.placed()?;
         let place = config.shard_place();
         let symbols = |at: usize| -> Vec<&str> {
-            let of = |(n, entry): (usize, &'_ crate::config::InstrumentEntry)| {
+            let here = |n: usize| {
                 let moved = placed.get(n).copied().flatten();
-                let here = usize::from(moved.unwrap_or_else(|| place.shard_of(n)).0) == at;
-                here.then_some(entry)
+                usize::from(moved.unwrap_or_else(|| place.shard_of(n)).0) == at
             };
             let all = config.instruments.0.iter().enumerate();
-            all.filter_map(of).map(|entry| entry.symbol.as_str()).collect()
+            all.filter(|(n, _)| here(*n)).map(|(_, entry)| entry.symbol.as_str()).collect()
         };
         let (mut lines, mut rows) = (Vec::new(), Vec::new());
         for (at, entry) in config.shards.0.iter().enumerate() {

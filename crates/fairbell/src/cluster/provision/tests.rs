@@ -112,7 +112,7 @@ fn what_can_not_be_is_refused_with_the_node_and_the_reason() {
         said.contains("root-1: provision.toml has no [[aws.zone]] with the name \"a\""),
         "{said}"
     );
-    let said = why(&venue(String::from), &settings());
+    let said = why(&venue(|name| name.to_string()), &settings());
     assert!(said.contains("root-1.fairbell.internal"), "{said}");
     let mut fixed = venue(|_| "10.20.0.9".to_string());
     (1..)
