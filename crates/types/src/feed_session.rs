@@ -1,7 +1,7 @@
 //! Names of the feed's MoldUDP64 sessions, one for each trading day.
 //!
-//! Each trading day of a stream is a MoldUDP64 session of its own, whose messages are numbered from
-//! 1. The first two characters of the name count the sessions, in base 36 with the digits `0-9A-Z`;
+//! Each trading day of a stream is a MoldUDP64 session of its own, whose messages are
+//! numbered from 1. The first two characters of the name count the sessions, in base 36 with the digits `0-9A-Z`;
 //! the other eight stay the same. So a reader that knows one name can compute the names of all
 //! days, and tell which of two is the later.
 

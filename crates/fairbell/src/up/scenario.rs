@@ -164,7 +164,7 @@ impl Scenario {
         while !waiting.is_empty() {
             let before = waiting.len();
             let mut failed = None;
-            waiting.retain(|entry| match replace(*entry, &mut named) {
+            waiting.retain(|entry| match replace(entry, &mut named) {
                 Ok(Some(message)) => {
                     messages.push(message);
                     false
@@ -569,10 +569,10 @@ mod tests {
             let place = rng.below(bytes.len() as u64) as usize;
             let was = bytes[place];
             bytes[place] = rng.below(128) as u8;
-            if let Ok(text) = std::str::from_utf8(&bytes) {
-                if let Ok(scenario) = read(text) {
-                    assert!(scenario.messages.len() <= MESSAGES_MAX);
-                }
+            if let Ok(text) = std::str::from_utf8(&bytes)
+                && let Ok(scenario) = read(text)
+            {
+                assert!(scenario.messages.len() <= MESSAGES_MAX);
             }
             bytes[place] = was;
         }

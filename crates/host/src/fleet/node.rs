@@ -465,7 +465,7 @@ impl Machine<'_> {
                     set.map_err(|error| Failure::Run(error.to_string()))
                 };
                 names::watch(self.file, over, || {
-                    if neighbours.look(self, &set) {
+                    if neighbours.look(self, set) {
                         told(names::MOVED);
                     }
                 });

@@ -261,7 +261,7 @@ impl Machine<'_> {
                         .try_for_each(|set| set.map_err(|error| Failure::Run(error.to_string())))
                 };
                 names::watch(self.file, over, || {
-                    if neighbours.look(self, &set) {
+                    if neighbours.look(self, set) {
                         told(names::MOVED);
                     }
                 });

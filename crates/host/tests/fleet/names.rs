@@ -1,7 +1,7 @@
 //! Machines whose names come to other addresses while the others run, and those that are nowhere yet.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use host::fleet::file::{ClusterFile, NodeEntry};
@@ -17,9 +17,9 @@ const NEW: &str = "127.0.77.22";
 
 impl Venue {
     /// The file with names in place of the edges' addresses, for a machine that binds this address.
-    fn named(&self, hosts: &PathBuf, bind: Option<&str>) -> ClusterFile {
+    fn named(&self, hosts: &Path, bind: Option<&str>) -> ClusterFile {
         let mut file = self.file.clone();
-        file.hosts = Some(hosts.clone());
+        file.hosts = Some(hosts.to_path_buf());
         let names = ["root-1", NAME, "edge-2.venue.invalid"];
         for (node, name) in file.nodes.iter_mut().zip(names).skip(1) {
             *node = NodeEntry { address: name.to_string(), ..node.clone() };

@@ -125,7 +125,7 @@ mod tests {
                     open: prices().next().expect("a trade"),
                     high: prices().max().expect("a trade"),
                     low: prices().min().expect("a trade"),
-                    close: prices().last().expect("a trade"),
+                    close: prices().next_back().expect("a trade"),
                     lots: within().map(|(.., lots)| lots).sum(),
                     trades: within().count() as u64,
                 };

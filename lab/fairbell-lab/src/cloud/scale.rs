@@ -421,9 +421,17 @@ fn path(of: &Path) -> String {
     of.display().to_string()
 }
 
-/// Of each session that ended between two logins: until it was on again, and until its participant had a normal
-/// answer again, ns; `None`: never.
-fn moves(notes: &Notes) -> Vec<(Option<u64>, Option<u64>)> {
+/// What a session that ended between two logins waited, ns; `None`: it was never so again.
+#[derive(PartialEq, Eq, Debug)]
+struct Move {
+    /// Until it was on again.
+    on_ns: Option<u64>,
+    /// Until its participant had a normal answer again.
+    served_ns: Option<u64>,
+}
+
+/// Of each session that ended between two logins what it waited.
+fn moves(notes: &Notes) -> Vec<Move> {
     let mut all = Vec::new();
     let (mut is_on, mut open) = (false, None::<(Nanos, Option<u64>)>);
     for (at, what) in notes {
@@ -441,13 +449,13 @@ fn moves(notes: &Notes) -> Vec<(Option<u64>, Option<u64>)> {
             }
             Seen::Answered { taken, .. } => {
                 if let Some((ended, on @ Some(_))) = open.filter(|_| taken) {
-                    all.push((on, Some(at.since(ended))));
+                    all.push(Move { on_ns: on, served_ns: Some(at.since(ended)) });
                     open = None;
                 }
             }
         }
     }
-    all.extend(open.map(|(_, on)| (on, None)));
+    all.extend(open.map(|(_, on_ns)| Move { on_ns, served_ns: None }));
     all
 }
 
@@ -490,13 +498,12 @@ impl Report {
         self.complaints = log.problems;
         self.complaints.extend(log.gaps);
         let moved: Vec<_> = loads.iter().flat_map(Load::seen).flat_map(moves).collect();
-        let known = |of: &dyn Fn(&(Option<u64>, Option<u64>)) -> Option<u64>| {
-            quantiles_of(&moved.iter().filter_map(of).collect::<Vec<_>>())
-        };
+        let on: Vec<u64> = moved.iter().filter_map(|of| of.on_ns).collect();
+        let served: Vec<u64> = moved.iter().filter_map(|of| of.served_ns).collect();
         self.sessions_moved = moved.len();
-        self.reconnect_ns = known(&|of| of.0);
-        self.served_ns = known(&|of| of.1);
-        let late = |of: &&(Option<u64>, Option<u64>)| of.1.is_none_or(|ns| ns > RECONNECT_NS);
+        self.reconnect_ns = quantiles_of(&on);
+        self.served_ns = quantiles_of(&served);
+        let late = |of: &&Move| of.served_ns.is_none_or(|ns| ns > RECONNECT_NS);
         self.sessions_late = moved.iter().filter(late).count();
         Ok(())
     }
@@ -584,9 +591,10 @@ mod tests {
         let off = |at| (Nanos(at), Seen::Ended);
         let answer = |at, taken| (Nanos(at), Seen::Answered { due: Nanos(at), taken });
         let notes = [on(1), answer(5, true), off(10), off(20), on(30), answer(40, false)];
-        assert_eq!(moves(&notes), [(Some(20), None)], "a refusal is no service");
+        let moved = |on_ns, served_ns| Move { on_ns, served_ns };
+        assert_eq!(moves(&notes), [moved(Some(20), None)], "a refusal is no service");
         let notes = [on(1), off(10), on(30), answer(45, true), answer(46, true), off(50)];
-        assert_eq!(moves(&notes), [(Some(20), Some(35)), (None, None)]);
+        assert_eq!(moves(&notes), [moved(Some(20), Some(35)), moved(None, None)]);
         assert_eq!(moves(&[on(1), answer(2, true)]), []);
     }
 
@@ -605,7 +613,8 @@ mod tests {
             ..Report::default()
         };
         assert_eq!(complaints(&good), [""; 0]);
-        let faults: [(&str, fn(&mut Report)); 9] = [
+        type Inject = fn(&mut Report);
+        let faults: [(&str, Inject); 9] = [
             ("lost: ", |of| of.requests_answered = 8),
             ("twice: ", |of| of.answered_twice = 1),
             ("told: ", |of| of.told.accepted = 1),

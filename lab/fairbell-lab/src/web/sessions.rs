@@ -546,27 +546,38 @@ fn play(of: &Scenario, door: &str) -> Result<(Vec<String>, usize), Failure> {
     Ok((story(&log, of), engine.open_orders()))
 }
 
+/// What came of a scenario over one door.
+pub struct Played {
+    /// `ouch`, `fix` or `web`.
+    pub door: &'static str,
+    /// What the log says, a line for each thing that happened.
+    pub story: Vec<String>,
+    /// Orders open at the end.
+    pub open: usize,
+}
+
 /// A scenario over all doors: what the log of each says.
 ///
 /// # Errors
 /// An exchange can't be started, or a client has no answer.
-pub fn compare(of: &Scenario) -> Result<Vec<(&'static str, Vec<String>, usize)>, Failure> {
+pub fn compare(of: &Scenario) -> Result<Vec<Played>, Failure> {
     let doors = ["ouch", "fix", "web"];
-    let played = doors.map(|door| play(of, door).map(|(story, open)| (door, story, open)));
+    let played = doors.map(|door| play(of, door).map(|(story, open)| Played { door, story, open }));
     played.into_iter().collect()
 }
 
 /// Whether logs say the same; where sessions take their orders with them, who says so differs, and what is
 /// left does not.
-pub fn agree(of: &Scenario, played: &[(&'static str, Vec<String>, usize)]) -> bool {
+pub fn agree(of: &Scenario, played: &[Played]) -> bool {
     played.windows(2).all(|two| {
         let (one, other) = (&two[0], &two[1]);
         if of.limited {
             let through =
                 |of: usize| (BURST.burst as usize..BURST.burst as usize + 8).contains(&of);
-            return through(one.1.len()) && through(other.1.len());
+            return through(one.story.len()) && through(other.story.len());
         }
-        one.2 == other.2 && (one.1 == other.1 || (of.cancels && one.1.len() == other.1.len()))
+        let alike = one.story == other.story;
+        one.open == other.open && (alike || (of.cancels && one.story.len() == other.story.len()))
     })
 }
 
@@ -579,7 +590,7 @@ pub fn run(_: &SessionsArgs) -> Result<(), Failure> {
     for of in &SCENARIOS {
         let played = compare(of)?;
         println!("{}: {}", of.name, if agree(of, &played) { "the same" } else { "DIFFERENT" });
-        for (door, story, open) in &played {
+        for Played { door, story, open } in &played {
             println!("  {door:5} {open} open at the end; {}", story.join("; "));
         }
         wrong.extend((!agree(of, &played)).then_some(of.name));
