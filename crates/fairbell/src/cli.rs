@@ -58,6 +58,8 @@ pub enum Command {
     Store(crate::store::StoreArgs),
     /// Ask the post-trade store for orders and trades
     Query(crate::query::QueryArgs),
+    /// Export records of requests and of sampled datagrams
+    Telemetry(crate::telemetry::TelemetryArgs),
     /// Take part in probe jobs, on every VM of a pool
     Agent(crate::plan::AgentArgs),
     /// Probe a pool of VMs, build trees of them, evaluate and compare

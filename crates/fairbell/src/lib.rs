@@ -33,6 +33,7 @@ pub mod report;
 pub mod statement;
 pub mod store;
 pub mod subscribe;
+pub mod telemetry;
 pub mod up;
 pub mod view;
 
@@ -93,6 +94,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         Command::Journal(args) => journal::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Query(args) => query::run(&args),
+        Command::Telemetry(args) => telemetry::run(&args),
         Command::Agent(args) => plan::agent(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Explain(args) => explain::run(&args, &[]),

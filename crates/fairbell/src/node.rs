@@ -14,6 +14,7 @@ use host::failure::Failure;
 use host::fleet::credentials::Credentials;
 use host::fleet::file::ClusterFile;
 use host::fleet::node::{self, NodeOptions};
+use host::telemetry::Service;
 
 /// Options of `fairbell node`.
 #[derive(Args, Clone, Debug)]
@@ -39,6 +40,9 @@ pub struct NodeArgs {
     /// its folder
     #[arg(long)]
     pub traces: bool,
+    /// Where Prometheus reads its metrics, in place of telemetry.listen; off: nowhere
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<String>,
     /// On trial: the streams of root N are reached at this address
     #[arg(long = "link", value_name = "N=ADDRESS", value_parser = link, hide = true)]
     pub links: Vec<(u8, SocketAddr)>,
@@ -83,6 +87,15 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
     }
     let dir = dir.unwrap_or_else(|| PathBuf::from(format!("fairbell-{}", args.name)));
     let alarms = Alarms::default();
+    let mut settings = file.of_node(entry).venue()?;
+    if let Some(at) = &args.metrics {
+        settings.telemetry.listen_at("--metrics", at)?;
+    }
+    let service = Service::start(&settings, (&args.name, &dir), &alarms)?;
+    if let Some(at) = service.as_ref().and_then(Service::address) {
+        eprintln!("{}: metrics: http://{at}/metrics", args.name);
+    }
+    let telemetry = service.as_ref().map(|service| service.telemetry().clone());
     let options = NodeOptions {
         name: args.name.clone(),
         dir: dir.clone(),
@@ -97,16 +110,19 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
         first_come: args.first_come,
         traces: args.traces,
         alarms: alarms.clone(),
+        telemetry: telemetry.clone(),
     };
     let stop = crate::options::interrupted()?;
     let name = &args.name;
     // A root or a learner keeps the log: the store is made of it there.
     let journal = node::journal_dir(&dir);
     let config = entry.keeps_log().then(|| file.of_node(entry).venue()).transpose()?;
-    let follow = |config| Beside::in_folder(&config, (&dir, journal), &alarms);
+    let follow =
+        |config| Beside::in_folder(&config, (&dir, journal), (&alarms, telemetry.as_ref()));
     let store = config.map_or(Ok(None), follow)?;
     let outcome = node::run(&file, &options, &stop, |line| eprintln!("{name}: {line}"));
-    let told = store.map(Beside::end_in_lines).unwrap_or_default();
+    let mut told = store.map(Beside::end_in_lines).unwrap_or_default();
+    told.extend(service.map(Service::end).unwrap_or_default());
     told.iter().for_each(|line| eprintln!("{name}: {line}"));
     outcome
 }

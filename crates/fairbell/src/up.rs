@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use exchange::{Offline, Role};
 use feed::ListenerConfig;
-use net::{Loop, LoopHandle, TraceReceiver};
+use net::{Clock, Loop, LoopHandle, TraceReceiver};
 use overlay::topology::Tree;
 use participant::{Latency, Phase, RequestKind, Sample};
 use telemetry::{DeliveryLedger, LedgerConfig, Recorder};
@@ -53,6 +53,7 @@ use host::journal::kept;
 use host::journal::kept::written;
 use host::replica::line::RootLine;
 use host::sockets::io;
+use host::telemetry::{Place, Releases, Service, Telemetry, fairness};
 use host::{deployment, group, room, spill};
 
 use accelerate::Accelerator;
@@ -72,6 +73,8 @@ const SETTLE: Duration = Duration::from_secs(20);
 const STILL: Duration = Duration::from_secs(1);
 /// Time for the end of the session to reach everybody.
 const GOODBYE: Duration = Duration::from_millis(150);
+/// The loops' names in metrics.
+const LOOPS: [&str; 3] = ["root", "edges", "outside"];
 /// The root's node.
 const ROOT: NodeId = exchange::ExchangeConfig::ROOT;
 
@@ -164,6 +167,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     notices.extend(plan.notices.iter().cloned());
     notices.extend(plan.group.iter().flat_map(|group| group.notice.clone()));
     let alarms = Alarms::default();
+    let service = Service::start(&config, ("up", Path::new("")), &alarms)?;
     let (door, lines) = door::Door::open(&config, &args.out, &alarms)?;
     let killed = victim(args, &plan)?;
     if let Some(notice) = greeting::hedge_cut(&config, &plan.layers) {
@@ -178,7 +182,10 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         None => None,
     };
     let web_greeting = web.as_ref().map_or("", web::Web::greeting);
-    view.note(&(greeting::welcome(&config, &plan.addresses) + web_greeting + &door.greeting()));
+    let metrics = service.as_ref().and_then(Service::address);
+    let metrics = metrics.map_or(String::new(), |at| format!("\nmetrics: http://{at}/metrics"));
+    let doors = web_greeting.to_string() + &metrics + &door.greeting();
+    view.note(&(greeting::welcome(&config, &plan.addresses) + &doors));
     let run = Run {
         stay: !args.once && args.duration.is_none(),
         kill: killed.map(|victim| (victim, flow::nanos(args.after))),
@@ -192,12 +199,15 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         flip: args.flip_replica,
         hurry: (args.accelerate, args.days),
         alarms,
+        telemetry: service.as_ref().map(Service::telemetry),
+        clock,
         out: &args.out,
         config: &config,
         sample: sample.as_ref(),
     };
-    let follower = store::start(&config, &run.alarms)?;
+    let follower = store::start(&config, (&run.alarms, run.telemetry))?;
     let mut ended = run.play(plan, (relay, web), (door, lines), &mut view)?;
+    notices.extend(service.map(Service::end).unwrap_or_default());
     drop(view);
     spill::finish_log(&log, &mut ended.nodes)?;
     notices.extend(ended.notices.iter().cloned());
@@ -298,6 +308,10 @@ struct Run<'a> {
     /// Longest wait for a step of the calendar, and days after which the run is over.
     hurry: (Option<Duration>, Option<u32>),
     alarms: Alarms,
+    /// Who tells others' tools of the nodes, if anybody.
+    telemetry: Option<&'a Telemetry>,
+    /// The root's clock.
+    clock: Clock,
     /// Where log and private streams are.
     out: &'a Path,
     config: &'a Config,
@@ -328,6 +342,10 @@ struct Watch<'a> {
     day: TradingDay<'a>,
     accelerator: Accelerator,
     traces: Vec<TraceReceiver>,
+    /// Where records of what they say go.
+    releases: Option<Releases>,
+    /// Datagrams that some receivers did not release, so far.
+    incomplete: u64,
     root: RootLine,
     leaders: Option<Leaders>,
     /// How the journal's writer stands, where there is one.
@@ -378,7 +396,7 @@ impl Run<'_> {
 
     fn play(
         &self,
-        plan: Plan,
+        mut plan: Plan,
         (relay, web): (Option<Relay>, Option<web::Web>),
         (door, lines): (door::Door, Receiver<String>),
         view: &mut View,
@@ -397,6 +415,16 @@ impl Run<'_> {
         let gateways = plan.receivers.clone();
         let health = plan.writing.is_some();
         let health = health.then(|| Arc::new(Health::new(&self.alarms, "journal")));
+        let figures: Vec<_> = match self.telemetry {
+            Some(telemetry) => {
+                if plan.group.is_none() {
+                    telemetry.record_orders(&mut plan.loops[0], "orders");
+                }
+                let named = LOOPS.into_iter().zip(&plan.loops);
+                named.map(|(name, of)| Some(telemetry.place(name, 0, of.handle()))).collect()
+            }
+            None => plan.loops.iter().map(|_| None).collect(),
+        };
         let mut watch = Watch {
             run: self,
             lines,
@@ -425,6 +453,8 @@ impl Run<'_> {
             rtt: Recorder::new(),
             rtt_second: Recorder::coarse(),
             traces: plan.traces,
+            releases: self.telemetry.and_then(|of| of.releases("releases")),
+            incomplete: 0,
             layers: plan.layers,
             venue: match &web {
                 Some(web) => Some((web.venue(), deployment::tree(self.config)?)),
@@ -455,19 +485,26 @@ impl Run<'_> {
                 });
             }
             scope.spawn(move || jobs.serve(&edges, host::password::work));
-            let spawn = |(of, core): (Loop<Role>, Option<u16>)| {
+            let spawn = |((of, core), figures): ((Loop<Role>, Option<u16>), Option<Arc<Place>>)| {
                 let (stop, board, trouble) = (&stop, &board, &trouble);
-                scope.spawn(move || host(of, core, stop, board, trouble))
+                scope.spawn(move || host((of, figures), core, stop, board, trouble))
             };
-            let loops = plan.loops.into_iter().zip(plan.cores);
+            let loops = plan.loops.into_iter().zip(plan.cores).zip(figures);
             let threads: Vec<ScopedJoinHandle<_>> = loops.map(spawn).collect();
             let (root, mailbox) =
                 (watch.handles[0].clone(), plan.writing.as_ref().map(|w| Arc::clone(&w.mailbox)));
             let writer = plan.writing.zip(health).map(|(writing, health)| {
                 scope.spawn(move || kept::write(writing.journal, &writing.mailbox, &root, &health))
             });
-            let replicas = plan.group.map(|group| {
-                let observe = |place, role: &Role| board.observe_replica(place, role);
+            let replicas = plan.group.map(|mut group| {
+                let places = self.telemetry.map(|of| group.tell(of)).unwrap_or_default();
+                let (board, clock) = (&board, self.clock);
+                let observe = move |place, role: &Role| {
+                    board.observe_replica(place, role);
+                    if let Some(figures) = places.get(place) {
+                        figures.look_at_replica(place as u8 + 1, role, clock.reading());
+                    }
+                };
                 group.start(scope, observe, &self.alarms)
             });
             watch.until_over(&interrupted, &stop, view);
@@ -542,14 +579,20 @@ fn fair_window_ns(bound_ns: u64) -> u64 {
 /// Runs one loop; its nodes, or nothing and a complaint.
 /// Runs a loop on the calling thread, which takes `core` if it is to have one.
 fn host(
-    of: Loop<Role>,
+    (of, figures): (Loop<Role>, Option<Arc<Place>>),
     core: Option<u16>,
     stop: &AtomicBool,
     board: &Board,
     trouble: &Mutex<Vec<String>>,
 ) -> Vec<(NodeId, Role)> {
     let taken = core.map_or(Ok(()), |core| host::core::take("[loops]", core));
-    let run = || of.run(stop, OBSERVE_EVERY, |of, _| board.observe(of)).map_err(io);
+    let look = |of: &Loop<Role>, reading| {
+        board.observe(of);
+        if let Some(figures) = &figures {
+            figures.look(of, reading);
+        }
+    };
+    let run = || of.run(stop, OBSERVE_EVERY, look).map_err(io);
     taken.and_then(|()| run()).unwrap_or_else(|error| {
         stop.store(true, Ordering::Relaxed);
         if let Ok(mut trouble) = trouble.lock() {
@@ -657,9 +700,14 @@ impl Watch<'_> {
 
     /// Takes traces and latencies.
     fn collect(&mut self) {
-        let ledger = &mut self.ledger;
+        let (ledger, releases) = (&mut self.ledger, &mut self.releases);
         for traces in &self.traces {
-            traces.drain(|batch| ledger.record_all(batch));
+            traces.drain(|batch| {
+                ledger.record_all(batch);
+                if let Some(releases) = releases {
+                    releases.take(batch);
+                }
+            });
         }
         while let Ok(batch) = self.latencies.1.try_recv() {
             for latency in batch.iter().filter(|latency| latency.kind == RequestKind::New) {
@@ -787,6 +835,23 @@ impl Watch<'_> {
         room::tell(&self.run.alarms, self.run.out, &figures.fill, percent);
         self.rtt_second.clear();
         self.before = figures;
+        self.tell_fairness();
+    }
+
+    /// How fair the last second was, for metrics.
+    fn tell_fairness(&mut self) {
+        let Some(telemetry) = self.run.telemetry else { return };
+        let (_, of) = self.ledger.last_second();
+        let all = self.ledger.counts().incomplete;
+        let incomplete = all - std::mem::replace(&mut self.incomplete, all);
+        telemetry.tell("fairness", |to| {
+            fairness::messages(to, of.messages, incomplete);
+            fairness::oml(to, "arrival", (of.oml_arrival_ns.p50, of.oml_arrival_ns.p99));
+            fairness::oml(to, "release", (of.oml_release_ns.p50, of.oml_release_ns.p99));
+            fairness::window(to, (of.dws_ns.p50, of.dws_ns.p99));
+            // The window has what the clocks leave open.
+            of.p_fair.iter().for_each(|share| fairness::within(to, "possible", *share));
+        });
     }
 
     fn snapshot(&self, figures: &Figures) -> Snapshot {

@@ -3,7 +3,8 @@
 
 mod common;
 
-use std::net::{TcpListener, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -103,13 +104,27 @@ impl Fleet {
         let log = log.create(true).append(true).open(self.at(&format!("{name}.log")));
         let log = log.expect("a log");
         let mut command = Command::new(FAIRBELL);
-        command.args(["node", "--name", name, "--dir"]).arg(self.at(name));
+        command
+            .args(["node", "--metrics", "127.0.0.1:0", "--name", name, "--dir"])
+            .arg(self.at(name));
         command.arg("--cluster").arg(file).stdout(Stdio::null()).stderr(log);
         Running(command.spawn().expect("it starts"))
     }
 
     fn log(&self, name: &str) -> String {
         std::fs::read_to_string(self.at(&format!("{name}.log"))).unwrap_or_default()
+    }
+
+    /// The page of metrics of a machine.
+    fn metrics(&self, name: &str) -> String {
+        let log = self.log(name);
+        let at = log.lines().rev().find_map(|line| line.split("metrics: http://").nth(1));
+        let at = at.and_then(|at| at.strip_suffix("/metrics")).expect("an address");
+        let mut stream = TcpStream::connect(at).expect("a connection");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("sent");
+        let mut page = String::new();
+        stream.read_to_string(&mut page).expect("a page");
+        page
     }
 
     fn status(&self) -> Option<Value> {
@@ -274,6 +289,20 @@ fn an_empty_machine_joins_by_a_token_and_a_bundle_has_no_key_in_it() {
     assert!(join().status.success());
     running.push(fleet.start_with(&file, "edge-1"));
     fleet.wait("joined", |status| is_up(status, "edge-1"));
+
+    // Each machine has its own nodes' metrics, and the leader those of the venue.
+    let pages = ["root-1", "root-2", "root-3", "edge-1"].map(|name| fleet.metrics(name));
+    let with = |what: &str| pages.iter().filter(|page| page.contains(what)).count();
+    assert_eq!(with("fairbell_clock_bound_seconds{"), 4);
+    assert_eq!(with("fairbell_replica_term{"), 3);
+    for once in [
+        "fairbell_replica_leading{machine=\"root-1\",replica=\"1\"} ",
+        "fairbell_day_open{",
+        "fairbell_fairness_inverted_orders{",
+        "fairbell_sessions{machine=\"edge-1\",node=\"1\"} 0",
+    ] {
+        assert_eq!(with(once), 1, "{once}");
+    }
 
     let bundle = |more: &[&str]| {
         let mut command = Command::new(FAIRBELL);

@@ -35,6 +35,7 @@ use crate::replica::cluster::Cluster;
 use crate::replica::line::RootLine;
 use crate::replica::node::{DiskInputs, Host, Sockets};
 use crate::sockets::io;
+use crate::telemetry::{Place, Telemetry};
 
 /// The names of the group, in the folder of its journals.
 const NAMES: &str = "cluster.toml";
@@ -193,6 +194,16 @@ impl Group {
             receiver
         };
         self.hosts.iter_mut().map(traces).collect()
+    }
+
+    /// The replicas' orders and figures are told to others' tools; their places, by replica.
+    pub fn tell(&mut self, telemetry: &Telemetry) -> Vec<Arc<Place>> {
+        let hosts = (1..).zip(&mut self.hosts);
+        let place = |(id, host): (u8, &mut Host)| {
+            telemetry.record_orders(host.event_loop(), &format!("orders-{id}"));
+            telemetry.place(&format!("replica-{id}"), 0, host.handle())
+        };
+        hosts.map(place).collect()
     }
 
     /// Runs all replicas; `observe` is given each now and then, with its place.

@@ -33,4 +33,5 @@ pub mod serve;
 pub mod sockets;
 pub mod spill;
 pub mod subscriber;
+pub mod telemetry;
 pub mod tls;

@@ -103,6 +103,7 @@ impl Venue {
             first_come: false,
             traces: false,
             alarms: Alarms::default(),
+            telemetry: None,
         }
     }
 

@@ -89,6 +89,7 @@ impl Venue {
                 first_come: false,
                 traces: false,
                 alarms: Alarms::default(),
+                telemetry: None,
             };
             let (file, stop) = (file.clone(), Arc::clone(&stop));
             std::thread::spawn(move || node::run(&file, &options, &stop, |_| ()))

@@ -94,6 +94,7 @@ impl Venue {
             first_come: false,
             traces: false,
             alarms: Alarms::default(),
+            telemetry: None,
         };
         let (stop, file) = (Arc::new(AtomicBool::new(false)), file.clone());
         let (over, said, own) = (Arc::clone(&stop), Arc::clone(&self.said), name.to_string());

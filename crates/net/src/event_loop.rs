@@ -191,9 +191,18 @@ impl<N: Node> Loop<N> {
     }
 
     /// After each call of a node, once its outbox is drained, `take` sees it: for what a node wants
-    /// of its caller beside sockets and timers. It must not block.
-    pub fn after_each_call(&mut self, take: impl FnMut(&mut N) + Send + 'static) {
-        self.hosted.after_call = Some(Box::new(take));
+    /// of its caller beside sockets and timers. It must not block. Those asked for earlier see it before.
+    pub fn after_each_call(&mut self, mut take: impl FnMut(&mut N) + Send + 'static)
+    where
+        N: 'static,
+    {
+        self.hosted.after_call = Some(match self.hosted.after_call.take() {
+            None => Box::new(take),
+            Some(mut earlier) => Box::new(move |node| {
+                earlier(node);
+                take(node);
+            }),
+        });
     }
 
     /// Steers the loop from other threads.

@@ -19,6 +19,7 @@ pub mod rtt;
 pub(crate) mod shards;
 pub mod store;
 pub mod subscribers;
+pub mod telemetry;
 pub mod transports;
 pub mod wires;
 
@@ -64,6 +65,8 @@ pub enum Bench {
     Subscribers(crate::bench::subscribers::SubscribersArgs),
     /// Order to acceptance over loopback TCP, alone or through the whole exchange, beside an echo
     Rtt(rtt::RttArgs),
+    /// Order to acceptance with metrics and records into Redis, beside none; Redis killed and back
+    Telemetry(telemetry::TelemetryArgs),
     /// Deadline to transmit stamp of a receiver on a core of its own, beside a bare loop
     Release(release::ReleaseArgs),
     /// The filter of duplicates in front of the stack: checked beside its model, and timed
@@ -96,6 +99,7 @@ pub fn run(bench: &Bench) -> Result<(), Failure> {
         Bench::Store(args) => store::run(args),
         Bench::Subscribers(args) => subscribers::run(args),
         Bench::Rtt(args) => rtt::run(args),
+        Bench::Telemetry(args) => telemetry::run(args),
         Bench::Release(args) => release::run(args),
         Bench::Dedup(args) => dedup::run(args),
         Bench::Fanout(args) => fanout::run(args),

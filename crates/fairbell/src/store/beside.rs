@@ -19,6 +19,7 @@ use crate::report::numbers::grouped;
 use host::alarms::Alarms;
 use host::config::Config;
 use host::failure::Failure;
+use host::telemetry::{Telemetry, fairness};
 
 /// How long it may take to catch up with what the exchange wrote last.
 const CATCH_UP: Duration = Duration::from_secs(60);
@@ -36,12 +37,12 @@ pub struct Beside {
 
 impl Beside {
     /// Follows a journal into a store from now on.
-    pub fn start(places: Places, alarms: &Alarms) -> Beside {
+    pub fn start(places: Places, (alarms, telemetry): (&Alarms, Option<&Telemetry>)) -> Beside {
         let over = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&over);
-        let alarms = alarms.clone();
+        let (alarms, telemetry) = (alarms.clone(), telemetry.cloned());
         let thread = std::thread::spawn(move || {
-            let followed = follow(&places, &stop, &alarms);
+            let followed = follow(&places, &stop, (&alarms, telemetry.as_ref()));
             if let Err(error) = &followed {
                 let hint = "`fairbell store rebuild` makes it again from the journal";
                 alarms.raise(ALARM, format!("the store is fed no more: {error}; {hint}"));
@@ -60,7 +61,7 @@ impl Beside {
     pub fn in_folder(
         config: &Config,
         (folder, journal): (&Path, PathBuf),
-        alarms: &Alarms,
+        told: (&Alarms, Option<&Telemetry>),
     ) -> Result<Option<Beside>, Failure> {
         if !config.store.follow {
             return Ok(None);
@@ -69,7 +70,7 @@ impl Beside {
             Place::File(file) => Place::File(folder.join(file)),
             server => server,
         };
-        Ok(Some(Beside::start(Places { config: config.clone(), journal, store }, alarms)))
+        Ok(Some(Beside::start(Places { config: config.clone(), journal, store }, told)))
     }
 
     /// Waits until it has caught up with what is committed in the journal.
@@ -101,9 +102,13 @@ pub fn line(store: &StoreReport) -> String {
 }
 
 /// Feeds it, and once more when a server was away.
-fn follow(places: &Places, over: &AtomicBool, alarms: &Alarms) -> Result<StoreReport, Failure> {
+fn follow(
+    places: &Places,
+    over: &AtomicBool,
+    (alarms, telemetry): (&Alarms, Option<&Telemetry>),
+) -> Result<StoreReport, Failure> {
     loop {
-        match follow_once(places, over, alarms) {
+        match follow_once(places, over, (alarms, telemetry)) {
             Err(error) if places.store.is_server() && !over.load(Ordering::Relaxed) => {
                 alarms.raise(ALARM, format!("the store is not fed, and tried again: {error}"));
                 std::thread::sleep(RETRY);
@@ -116,7 +121,7 @@ fn follow(places: &Places, over: &AtomicBool, alarms: &Alarms) -> Result<StoreRe
 fn follow_once(
     places: &Places,
     over: &AtomicBool,
-    alarms: &Alarms,
+    (alarms, telemetry): (&Alarms, Option<&Telemetry>),
 ) -> Result<StoreReport, Failure> {
     let poll = Duration::from_millis(places.config.store.poll_ms);
     let mut notices = Vec::new();
@@ -132,6 +137,10 @@ fn follow_once(
     let mut until = None;
     feed.run(poll, &mut |feed, all| {
         notices.extend(feed.take_notices());
+        if let Some(telemetry) = telemetry {
+            let (behind, inputs) = (feed.behind(), feed.keeper.stored().applied);
+            telemetry.tell("store", |samples| fairness::store(samples, behind, inputs));
+        }
         if !over.load(Ordering::Relaxed) {
             return false;
         }

@@ -23,6 +23,7 @@ use host::failure::Failure;
     fairbell up --web                             REST and WebSocket for the first guest account\n  \
     fairbell up --scenario scenarios/up/bad-day.toml --once   scripted orders and faults\n  \
     fairbell up --from out/journal                a copy of what another run has left\n  \
+    fairbell up --metrics 127.0.0.1:9464          metrics for Prometheus\n  \
     fairbell up --accelerate 2s --days 3          three days of the calendar in a minute\n\n\
     Without --once and --duration it keeps serving after the sample until Ctrl-C: connect your\n\
     own OUCH client or MoldUDP64 listener to the addresses it prints.")]
@@ -58,6 +59,9 @@ pub struct UpArgs {
     /// nobody plays
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub web: Option<Option<PathBuf>>,
+    /// Where Prometheus reads metrics, in place of telemetry.listen; off: nowhere
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<String>,
     /// Seed of all randomness
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
@@ -158,6 +162,10 @@ impl UpArgs {
         if self.from.is_some() {
             let how = "local".to_string();
             loaded.set("journal.durability", "--from", how, |c, v| c.journal.durability = v)?;
+        }
+        if let Some(at) = &self.metrics {
+            let at = at.clone();
+            loaded.set("telemetry.listen", "--metrics", at, |c, v| c.telemetry.listen = v)?;
         }
         loaded.set_sample(self.sample.as_deref())?;
         Ok(loaded.finish_with_doors()?)

@@ -8,19 +8,23 @@ use crate::store::{Places, place_of};
 use host::alarms::Alarms;
 use host::config::Config;
 use host::failure::Failure;
+use host::telemetry::Telemetry;
 
 /// Starts it, where the configuration says so.
 ///
 /// # Errors
 /// What is wrong with the address of a server.
-pub fn start(config: &Config, alarms: &Alarms) -> Result<Option<Beside>, Failure> {
+pub fn start(
+    config: &Config,
+    told: (&Alarms, Option<&Telemetry>),
+) -> Result<Option<Beside>, Failure> {
     let kept = config.journal.is_local() || config.journal.is_replicated();
     if !config.store.follow || !kept {
         return Ok(None);
     }
     let (journal, store) = (PathBuf::from(&config.journal.dir), place_of(config)?);
     let places = Places { config: config.clone(), journal, store };
-    Ok(Some(Beside::start(places, alarms)))
+    Ok(Some(Beside::start(places, told)))
 }
 
 /// Waits until it has caught up, and reports; nothing where there is none.

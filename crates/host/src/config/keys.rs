@@ -8,6 +8,7 @@ use super::memory::WHEN_FULL;
 use super::overlay::{DATA_PLANES, ESTIMATORS, MODES, PACES, PLANE_USES, POLICIES, QUEUES};
 use super::price_text;
 use super::store::ENGINES;
+use super::telemetry::RECORDS;
 
 /// What a key takes.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -163,6 +164,14 @@ pub const KEYS: &[Key] = &[
     key("store.file", Kind::Text { max: 1_024 }),
     key("store.url", Kind::Text { max: 1_024 }),
     whole("store.poll_ms", 1, 60_000),
+    key("telemetry.listen", Kind::Text { max: 64 }),
+    key("telemetry.records", Kind::Choice(RECORDS)),
+    key("telemetry.redis_url", Kind::Text { max: 1_024 }),
+    key("telemetry.prefix", Kind::Token { max: 64 }),
+    whole("telemetry.stream_entries", 1_000, 1_000_000_000),
+    key("telemetry.dir", Kind::Text { max: 1_024 }),
+    whole("telemetry.files_mib", 16, 1_048_576),
+    whole("telemetry.queue_records", 1_024, 16_777_216),
     whole("gateway.max_hold_ms", 1, 10_000),
     whole("retransmission.kib_per_s", 1, 16_777_216),
     whole("retransmission.address_kib_per_s", 1, 16_777_216),

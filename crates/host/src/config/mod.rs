@@ -20,6 +20,7 @@ mod retransmission;
 pub mod shards;
 mod snapshot;
 mod store;
+pub mod telemetry;
 mod throttles;
 
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub use self::calendar::Calendar;
 pub use self::clock::Clocks;
 pub use self::journal::Journal;
 pub use self::store::Store;
+pub use self::telemetry::Telemetry;
 pub use doors::Doors;
 pub use load::{CONFIG_FILE, ConfigError, Loaded, read, read_with_doors};
 pub use loops::Loops;
@@ -67,6 +69,8 @@ pub struct Config {
     pub journal: Journal,
     /// `[store]`
     pub store: Store,
+    /// `[telemetry]`
+    pub telemetry: Telemetry,
     /// `[gateway]`
     pub gateway: Gateway,
     /// `[admin]`

@@ -547,7 +547,7 @@ mod tests {
         let _ = std::fs::remove_dir_all(&dir);
         files::folder(&dir).expect("a folder");
         let head = "[overlay]\ndepth = 1\nfanout = 1\nreceivers = 1\nhedge = 0\n\n[store]\nurl = \
-                    \"postgres://u:hush-hush@db/x\"\n";
+                    \"postgres://u:hush-hush@db/x\"\n[telemetry]\nredis_url = \"redis://:hush-hush@r/0\"\n";
         let account = |number: u8| {
             format!(
                 "\n[[account]]\nname = \"n{number}\"\nusername = \"TEST0{number}\"\npassword = \

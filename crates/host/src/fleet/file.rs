@@ -629,7 +629,7 @@ fn is_name(text: &str) -> bool {
 /// # Errors
 /// Never for a configuration that was read.
 pub fn venue_digest(file: &ClusterFile, config: &Config) -> Result<u64, Failure> {
-    let local = ["admin", "ports", "flow", "store", "loops", "memory", "journal"];
+    let local = ["admin", "ports", "flow", "store", "telemetry", "loops", "memory", "journal"];
     let of = |config: &Config| {
         serde_json::to_value(config).map_err(|error| Failure::Run(error.to_string()))
     };

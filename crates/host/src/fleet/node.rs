@@ -44,6 +44,7 @@ use crate::replica::gate::Limits;
 use crate::replica::line::RootLine;
 use crate::replica::node::{Host, Sockets};
 use crate::sockets;
+use crate::telemetry::Telemetry;
 
 /// Between two looks whether all is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -73,6 +74,8 @@ pub struct NodeOptions {
     pub traces: bool,
     /// Its alarms, those of whatever else its process does among them.
     pub alarms: Alarms,
+    /// Who tells others' tools of its nodes, if anybody.
+    pub telemetry: Option<Telemetry>,
 }
 
 /// Where a root with this folder has its journal.
@@ -441,6 +444,11 @@ impl Machine<'_> {
         let server = server.shutting(&host.shut).with_issuing(issuing);
         let told_by = (&self.sampled, ShardId(shard as u16));
         let traces = Traces::open(self.options, told_by, host.event_loop())?;
+        let telemetry = self.options.telemetry.as_ref();
+        let figures = telemetry.map(|of| {
+            of.record_orders(host.event_loop(), "orders");
+            of.place("root", shard as u16, host.handle())
+        });
         let recovered = host.root().map_or(0, |root| root.engine().nodes().key_epoch());
         let root_epoch = AtomicU32::new(recovered);
         let keyed = RootKeys { clock, of: handle, epoch: &root_epoch };
@@ -454,6 +462,9 @@ impl Machine<'_> {
             });
             scope.spawn(move || traces.map_or(Ok(()), Traces::pass_on));
             scope.spawn(move || server.watch(over));
+            if let Some(telemetry) = telemetry {
+                scope.spawn(move || server.tell_fairness(telemetry, over));
+            }
             scope.spawn(move || server.keep_planned(over));
             scope.spawn(move || server.keep_scaled(over));
             let (places, root) = (host.places(), host.handle());
@@ -488,6 +499,9 @@ impl Machine<'_> {
             });
             let has_others = self.has_nodes();
             let watch = |role: &Role| {
+                if let Some(figures) = &figures {
+                    figures.look_at_replica(id, role, clock.clock.reading());
+                }
                 // Where there are others on the machine they say how it is.
                 if !has_others {
                     let roles = std::iter::once(role);

@@ -223,11 +223,14 @@ impl Machine<'_> {
         let main = loops.first_mut().and_then(Option::as_mut);
         let jobs = nodes::worker(main.ok_or_else(|| Failure::Run("no loop".to_string()))?);
         self.host_nodes(&mut loops, clock, &clusters, &welcomes)?;
-        let mut traces = Vec::new();
+        let (mut traces, mut figures) = (Vec::new(), Vec::new());
         for (at, of) in loops.iter_mut().enumerate() {
             let Some(of) = of else { continue };
             nodes::use_network(of, (self.entry, &self.config), told)?;
             traces.push(Traces::open(self.options, (&self.sampled, ShardId(at as u16)), of)?);
+            let name = if at == 0 { "overlay".to_string() } else { format!("overlay-{}", at + 1) };
+            let telemetry = self.options.telemetry.as_ref();
+            figures.push((at, telemetry.map(|to| to.place(&name, at as u16, of.handle()))));
         }
         let bound = clock.clock.reading().bound_ns;
         told(&format!("in, after {} ms; clock within {bound} ns", begun.elapsed().as_millis()));
@@ -272,8 +275,13 @@ impl Machine<'_> {
             let mut running = Vec::new();
             for (at, of) in loops.into_iter().enumerate() {
                 let Some(of) = of else { continue };
+                let figures = figures.iter().find(|(of, _)| *of == at).cloned();
+                let figures = figures.and_then(|(_, place)| place);
                 running.push(scope.spawn(move || {
-                    let look = |of: &Loop<Role>, _| {
+                    let look = |of: &Loop<Role>, reading| {
+                        if let Some(figures) = &figures {
+                            figures.look(of, reading);
+                        }
                         let roles = of.nodes().map(|(_, role)| role);
                         let epoch = self.parts[at].epoch.load(Ordering::Relaxed);
                         let own = observe(roles, clock, epoch);

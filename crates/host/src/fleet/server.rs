@@ -42,6 +42,7 @@ mod operations;
 mod planning;
 mod scaling;
 mod status;
+mod telemetry;
 
 pub use joins::Issuing;
 use joins::set_node;

@@ -21,6 +21,7 @@ use super::node::NodeOptions;
 use super::observer::Observation;
 use crate::deployment::{TRACE_BATCH, TRACE_BATCHES};
 use crate::failure::{Failure, on};
+use crate::telemetry::Releases;
 
 /// Bytes of a record.
 pub const RECORD: usize = 32;
@@ -96,6 +97,8 @@ pub struct Traces {
     /// By shard.
     sampled: Arc<[Sampled]>,
     file: Option<BufWriter<File>>,
+    /// Where their records go.
+    releases: Option<Releases>,
 }
 
 impl Traces {
@@ -109,7 +112,14 @@ impl Traces {
         (sampled, shard): (&Arc<[Sampled]>, ShardId),
         of: &mut Loop<Role>,
     ) -> Result<Option<Traces>, Failure> {
-        if !options.traces && sampled.iter().all(|of| of.every == 0) {
+        let is_root = of.nodes().any(|(_, role)| role.as_root().is_some());
+        let name = match shard {
+            ShardId(0) => "releases".to_string(),
+            ShardId(other) => format!("releases-{}", other + 1),
+        };
+        let name = if is_root { format!("root-{name}") } else { name };
+        let releases = options.telemetry.as_ref().and_then(|of| of.releases(&name));
+        if !options.traces && releases.is_none() && sampled.iter().all(|of| of.every == 0) {
             return Ok(None);
         }
         let path = options.dir.join(FILE);
@@ -118,7 +128,7 @@ impl Traces {
         let file = file.map(|file| BufWriter::with_capacity(1 << 20, file));
         let (sender, from) = trace_channel(TRACE_BATCHES, TRACE_BATCH);
         of.send_traces(sender);
-        Ok(Some(Traces { from, shard, sampled: Arc::clone(sampled), file }))
+        Ok(Some(Traces { from, shard, sampled: Arc::clone(sampled), file, releases }))
     }
 
     /// Passes on what comes until the loop has ended.
@@ -130,7 +140,7 @@ impl Traces {
         let (mut runs, mut outcome) = (true, Ok(()));
         while runs && outcome.is_ok() {
             std::thread::sleep(LOOK_EVERY);
-            let Traces { from, shard, sampled, file } = &mut self;
+            let Traces { from, shard, sampled, file, releases } = &mut self;
             let mut told = Vec::new();
             runs = from.drain(|batch| {
                 told.clear();
@@ -142,6 +152,9 @@ impl Traces {
                 }));
                 let all = sampled.iter().zip((0..).map(ShardId));
                 all.filter(|(of, _)| of.every > 0).for_each(|(of, shard)| of.add(&told, shard));
+                if let Some(releases) = releases {
+                    releases.take(&told);
+                }
                 let Some(to) = file else { return };
                 for trace in &told {
                     if outcome.is_ok() {

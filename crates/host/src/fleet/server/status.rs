@@ -29,7 +29,7 @@ struct AccountOrders {
 impl Server {
     /// Fairness of the last ten seconds, within a microsecond and twice what the clocks leave
     /// open.
-    pub(super) fn fairness(&self) -> Fairness {
+    pub(in crate::fleet) fn fairness(&self) -> Fairness {
         let mut bounds: Vec<u64> = {
             let heard = lock(&self.heard);
             let kept = heard.values().filter(|one| !one.health.quarantined);

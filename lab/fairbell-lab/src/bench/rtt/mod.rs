@@ -10,7 +10,7 @@
 //! floor is TCP, two UDP hops up, the same window, and one UDP hop back. That window is most of either
 //! time, so the ratio without it, taken off both sides, is told as well.
 
-mod system;
+pub(super) mod system;
 
 use clap::{Args, ValueEnum};
 use fairbell::options::{Switch, duration};

@@ -19,9 +19,12 @@ use fairbell::options::Switch;
 use host::config::Config;
 use host::deployment::{exchange_config, overlay_options};
 use host::failure::Failure;
+use host::telemetry::Place;
 
 /// Answers of this time give no latency: caches and buffers are still cold.
 const WARM_UP_NS: u64 = 200 * Nanos::MILLI;
+/// Between two looks at loops whose figures go somewhere, as in `fairbell up`.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long logins and the last answers may take.
 const PATIENCE_NS: u64 = 10 * Nanos::SECOND;
 
@@ -66,12 +69,24 @@ impl System {
     /// Latencies of the acceptances of new orders, and the mean bytes of a request and of what comes
     /// back for it.
     pub fn slice(&self, slice_ns: u64, seed: u64) -> Result<(Recorder, [usize; 2]), Failure> {
+        self.slice_told(slice_ns, seed, |_| Vec::new())
+    }
+
+    /// As [`System::slice`]; `told` is given the exchange's loops before they run, and says where their figures
+    /// go.
+    pub fn slice_told(
+        &self,
+        slice_ns: u64,
+        seed: u64,
+        told: impl FnOnce(&mut [Loop<Role>]) -> Vec<Arc<Place>>,
+    ) -> Result<(Recorder, [usize; 2]), Failure> {
         let clock = Clock::start(self.config.hold.clock_bound_ns);
         let mut exchange = exchange_config(&self.config, &clock);
         exchange.options.secret = overlay_options(&self.config)?.secret;
         // Nobody reads what is released; the socket stays open so that sending costs the usual.
         let sink = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io)?;
-        let (inside, entries) = self.exchange(clock, &exchange, &sink)?;
+        let (mut inside, entries) = self.exchange(clock, &exchange, &sink)?;
+        let places = told(&mut inside);
         let habits = LoopConfig { wait: wait_strategy(self.path), ..LoopConfig::default() };
         let mut outside = Loop::new(clock, Arc::new(Directory::default()), habits).map_err(io)?;
         let load = self.participants(entries, slice_ns, seed)?;
@@ -79,9 +94,15 @@ impl System {
         let figures = outside.handle();
         let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
         let nodes = thread::scope(|scope| {
-            let inside: Vec<_> = inside
-                .into_iter()
-                .map(|of| scope.spawn(|| of.run(&stop, Duration::from_secs(1), |_, _| {})))
+            let inside: Vec<_> = (inside.into_iter().enumerate())
+                .map(|(at, of)| {
+                    let (place, stop) = (places.get(at), &stop);
+                    let look = move |of: &Loop<Role>, reading| {
+                        place.iter().for_each(|place| place.look(of, reading));
+                    };
+                    let every = if place.is_some() { LOOK_EVERY } else { Duration::from_secs(1) };
+                    scope.spawn(move || of.run(stop, every, look))
+                })
                 .collect();
             let outside = scope.spawn(|| {
                 outside.run(&stop, Duration::from_millis(20), |of, _| {

@@ -1,0 +1,97 @@
+//! What a reader has of a stream, by the stream's own numbers: records got, missing, and told twice.
+
+use serde::{Deserialize, Serialize};
+
+/// How far a reader is in a stream, and what it has counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Account {
+    /// The life of the producer that was heard last: when it began, ms since 1970.
+    pub life: u64,
+    /// The number of that life that is expected next.
+    pub next: u64,
+    /// Records got.
+    pub got: u64,
+    /// Numbers that were passed over: nobody will tell them any more.
+    pub missing: u64,
+    /// Records that were told again, and left.
+    pub again: u64,
+    /// Lives heard.
+    pub lives: u64,
+}
+
+impl Account {
+    /// Records `first` and so on, `count` of them, have come from a life; how many of them to leave because
+    /// they are known. None at all: everything before `first` of that life has been told.
+    pub fn take(&mut self, life: u64, first: u64, count: u64) -> u64 {
+        if life < self.life || first == 0 {
+            self.again += count;
+            return count;
+        }
+        if life > self.life {
+            self.life = life;
+            self.next = 1;
+            self.lives += 1;
+        }
+        self.missing += first.saturating_sub(self.next);
+        let known = self.next.saturating_sub(first).min(count);
+        self.again += known;
+        self.got += count - known;
+        self.next = self.next.max(first.saturating_add(count));
+        known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn gaps_are_missing_and_what_comes_again_is_left() {
+        let mut of = Account::default();
+        assert_eq!(of.take(10, 3, 2), 0, "1 and 2 are gone");
+        assert_eq!(of.take(10, 3, 4), 2, "3 and 4 are known");
+        assert_eq!((of.got, of.missing, of.again, of.next), (4, 2, 2, 7));
+        assert_eq!(of.take(10, 10, 0), 0, "an end");
+        assert_eq!((of.missing, of.next), (5, 10));
+        assert_eq!(of.take(9, 1, 5), 5, "an earlier life");
+        assert_eq!(of.take(11, 1, 1), 0, "a later one");
+        assert_eq!((of.lives, of.got, of.missing, of.again), (2, 5, 5, 7));
+        assert_eq!(of.take(11, u64::MAX, u64::MAX), 0, "nonsense overflows nothing");
+    }
+
+    proptest! {
+        /// Whatever of 200 records is lost in between and in whatever pieces the rest comes, some of it twice:
+        /// got and missing are all, and nothing is got twice.
+        #[test]
+        fn got_and_missing_are_all(lost in proptest::collection::vec(any::<bool>(), 200), seed: u64) {
+            let mut random = seed | 1;
+            let mut draw = |most: u64| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                random % most
+            };
+            let mut of = Account::default();
+            let mut at = 1_u64;
+            while at <= 200 {
+                let kept = |number: u64| !lost[number as usize - 1];
+                if !kept(at) {
+                    at += 1;
+                    continue;
+                }
+                let run = (at..=200).take_while(|number| kept(*number)).count() as u64;
+                let count = 1 + draw(run);
+                of.take(1, at, count);
+                if draw(3) == 0 {
+                    of.take(1, at, count);
+                }
+                at += count;
+            }
+            of.take(1, 201, 0);
+            let gone = lost.iter().filter(|lost| **lost).count() as u64;
+            prop_assert_eq!((of.missing, of.got), (gone, 200 - gone));
+        }
+    }
+}
