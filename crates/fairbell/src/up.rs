@@ -485,12 +485,12 @@ impl Run<'_> {
                 });
             }
             scope.spawn(move || jobs.serve(&edges, host::password::work));
-            let spawn = |((of, core), figures): ((Loop<Role>, Option<u16>), Option<Arc<Place>>)| {
+            let mut threads: Vec<ScopedJoinHandle<_>> = Vec::new();
+            for ((of, core), figures) in plan.loops.into_iter().zip(plan.cores).zip(figures) {
                 let (stop, board, trouble) = (&stop, &board, &trouble);
-                scope.spawn(move || host((of, figures), core, stop, board, trouble))
-            };
-            let loops = plan.loops.into_iter().zip(plan.cores).zip(figures);
-            let threads: Vec<ScopedJoinHandle<_>> = loops.map(spawn).collect();
+                let run = move || host((of, figures), core, stop, board, trouble);
+                threads.push(scope.spawn(run));
+            }
             let (root, mailbox) =
                 (watch.handles[0].clone(), plan.writing.as_ref().map(|w| Arc::clone(&w.mailbox)));
             let writer = plan.writing.zip(health).map(|(writing, health)| {

@@ -23,6 +23,7 @@ pub const STATE: &str = "export.json";
 const ROWS_MAX: u64 = 4_000_000;
 
 /// Where records are.
+#[expect(clippy::large_enum_variant, reason = "a process has one")]
 pub enum Source {
     /// In streams of a Redis server whose keys begin with a prefix.
     Redis {

@@ -25,6 +25,7 @@ const RETRY: Duration = Duration::from_millis(250);
 const LAST_MAX: Duration = Duration::from_secs(2);
 
 /// Where records go.
+#[expect(clippy::large_enum_variant, reason = "a process has one")]
 pub enum Place {
     /// Nowhere: they are only looked at.
     Nowhere,
@@ -144,7 +145,7 @@ where
                 retry_at = written.is_err().then(|| Instant::now() + RETRY);
                 if written.is_ok() != works || written.is_err() {
                     works = written.is_ok();
-                    (self.told)(written.as_ref().map(|()| ()).map_err(|why| &why[..]));
+                    (self.told)(written.as_ref().copied().map_err(|why| &why[..]));
                 }
             }
             if over {

@@ -359,11 +359,9 @@ fn read_metrics(at: SocketAddr, over: &AtomicBool) -> Sums {
             if asked.is_ok() {
                 sums.pages += 1;
                 sums.page_bytes = sums.page_bytes.max(page.len() as u64);
-                let of = |name: &str| -> u64 {
-                    let lines = page.lines().filter(|line| line.starts_with(name));
-                    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
-                };
-                sums.records = of("fairbell_records_total{");
+                let lines = page.lines().filter(|line| line.starts_with("fairbell_records_total{"));
+                let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+                sums.records = values.sum();
             }
         }
         thread::sleep(Duration::from_millis(20));

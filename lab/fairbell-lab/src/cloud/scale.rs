@@ -96,7 +96,7 @@ pub struct ScaleArgs {
 /// Options of `fairbell-lab cloud machine`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
-    fairbell-lab cloud machine /tmp/box.sock start edge-3    as [scale] command of a box runs it")]
+    fairbell-lab cloud machine box.sock start edge-3    as [scale] command of a box runs it")]
 pub struct MachineArgs {
     /// Socket of the process that has the box
     socket: PathBuf,

@@ -1,3 +1,5 @@
+//! Tests of what is written for each kind of place: references that lead somewhere, and what is refused.
+
 use std::path::Path;
 
 use host::fleet::file::{NodeEntry, NodeRole};

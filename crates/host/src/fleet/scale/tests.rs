@@ -1,3 +1,5 @@
+//! Tests of the decision to add and to drain edges, beside series of loads.
+
 use types::SplitMix64;
 
 use super::*;
