@@ -32,7 +32,7 @@ pub enum ControlKind {
     HopReport = 1,
     /// From the root to every node: [`DetourBody`].
     Detour = 2,
-    /// Root to everybody: [`TreeBody`], the present tree or the next one; answered by a status.
+    /// Root to every node: [`TreeBody`], the present tree or the next one; answered by a status.
     Tree = 3,
     /// From every node to the root: [`StatusBody`].
     Status = 4,
@@ -114,8 +114,8 @@ pub struct TreeBody {
     pub layer_hedges: [u8; DEPTH_MAX],
     /// Number of planes: how many times the proxy layers exist.
     pub planes: u16,
-    /// Whose children a node helps: 0 the next siblings', 1 those of siblings with another parent,
-    /// 2 nobody's.
+    /// Which nodes' children a node helps: 0 those of the next siblings, 1 those of siblings with
+    /// another parent, 2 none.
     pub policy: u8,
     /// Spare proxies per group of siblings.
     pub spares: u8,
@@ -125,8 +125,8 @@ pub struct TreeBody {
     pub only_plane: u8,
     /// Padding; zero.
     pub reserved: [u8; 2],
-    /// Places, and who stands there, of the first of those who do not stand at their own; zeros: nobody.
-    /// Of more than these the rest follows behind the body ([`tree_tail`]).
+    /// The first places at which another node than their own stands, each with that node; unused
+    /// entries are zeros. Further ones follow behind the body ([`tree_tail`]).
     pub moved: [[u16; 2]; MOVED_HERE],
 }
 
@@ -264,7 +264,7 @@ pub fn send<B: IntoBytes + Immutable>(
     send_by((out, types::Channel::OVERLAY), to, header, body, tail);
 }
 
-/// The same by a channel of the caller's.
+/// As [`send`], by a channel that the caller chooses.
 pub fn send_by<B: IntoBytes + Immutable>(
     (out, channel): (&mut Outbox, types::Channel),
     to: NodeId,

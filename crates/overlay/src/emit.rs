@@ -16,7 +16,7 @@ pub(crate) fn send<B: IntoBytes + Immutable>(
     send_by((out, Channel::OVERLAY), to, header, body, payload);
 }
 
-/// The same by a channel of the caller's.
+/// As [`send`], by a channel that the caller chooses.
 pub(crate) fn send_by<B: IntoBytes + Immutable>(
     (out, channel): (&mut Outbox, Channel),
     to: NodeId,

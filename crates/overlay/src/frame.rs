@@ -167,8 +167,8 @@ pub struct OrderAckBody {
     pub echo: u32,
     /// Orders of this life of which a re-sent copy was the first to come; counts round.
     pub useful: u32,
-    /// The term in which this root leads its group: another one than before has to hear again what
-    /// it has not got, and counts anew what was useful. 0 where the root stands alone.
+    /// Term in which this root leads its group; 0: the root has no group. A gateway that sees
+    /// another term than before sends again what is not acknowledged, and `useful` counts anew.
     pub term: u32,
 }
 

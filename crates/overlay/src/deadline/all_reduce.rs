@@ -178,7 +178,8 @@ impl RoundTable {
         if found.number == round { found.samples.as_slice() } else { &[] }
     }
 
-    /// When some round's result is due whoever is missing; [`Nanos::NEVER`] while none is open.
+    /// Time at which the result of an open round is due, with or without all reports;
+    /// [`Nanos::NEVER`] while no round is open.
     pub fn next_timeout(&self) -> Nanos {
         let open = self.rounds.iter().filter(|round| round.open);
         open.map(|round| round.due).min().unwrap_or(Nanos::NEVER)
@@ -309,14 +310,14 @@ impl DelayReducer {
         self.aged(now).map(|value| value.owd_ns)
     }
 
-    /// Largest clock bound of the fleet in ns, as reported last; 0 while unknown. Silence lowers the delay, so that
-    /// nobody holds for a path that is gone; it makes no clock better.
+    /// Largest clock bound of the fleet as last reported, ns; 0 while unknown. Missing reports
+    /// lower the delay, so that a lost path delays no receiver, but they do not lower the bound.
     pub fn bound_ns(&self) -> u64 {
         self.current.map_or(0, |value| value.bound_ns)
     }
 
-    /// Goes on with the values of somebody who reduced before, as if a round had just brought them; the
-    /// next round that speaks for nobody in particular lowers them as slowly as its own.
+    /// Takes over the values of an earlier reducer, as if a round had just brought them; later
+    /// rounds without reports lower them as slowly as its own values.
     pub fn go_on(&mut self, now: Nanos, owd_ns: u64, bound_ns: u64) {
         let DelayLimits { owd_max_ns, bound_max_ns, .. } = self.limits;
         let (owd_ns, bound_ns) = (owd_ns.min(owd_max_ns), bound_ns.min(bound_max_ns));

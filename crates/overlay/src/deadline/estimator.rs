@@ -101,7 +101,7 @@ impl EstimatorState {
         self.taken
     }
 
-    /// Of them, messages that somebody was late with or did not have.
+    /// Number of those messages that some receiver got late or not at all.
     pub fn missed(&self) -> u64 {
         self.missed
     }

@@ -40,7 +40,8 @@ const WAYS: usize = 4;
 /// Proof that an address receives what is sent to it.
 pub type Token = [u8; TOKEN_LEN];
 
-/// Makes tokens: the first bytes of a keyed hash of what is given. Nobody else can.
+/// Makes tokens: the first bytes of a keyed hash of its argument, which no one without the key can
+/// compute.
 pub type TokenMaker = Box<dyn Fn(&[u8]) -> Token + Send>;
 
 /// Token bucket: a rate in bytes and a burst.
@@ -66,8 +67,8 @@ impl ByteRate {
 pub struct AnswerConfig {
     /// Bytes answered for each byte of an unproven address; 0: as many as one likes, for tests only.
     pub amplification: u64,
-    /// Whose addresses need no proof: networks in which the operator's own listeners are, and where
-    /// nobody else can give a false source address.
+    /// Networks whose addresses need no proof: those of the operator's own listeners, in which no
+    /// one else can forge a source address.
     pub known: [Option<AddressRange>; KNOWN_MAX],
     /// Limit for one address that has proved itself with a token.
     pub address: ByteRate,
@@ -241,8 +242,8 @@ impl Answers {
         }
     }
 
-    /// From now on addresses can be proved by tokens of `maker`; nobody can guess `salt`, so nobody
-    /// can push a chosen address out of the tables.
+    /// Lets addresses be proved by tokens of `maker`. `salt` has to be secret, so that a chosen
+    /// address cannot be pushed out of the tables.
     pub fn prove_by(&mut self, salt: u64, maker: TokenMaker) {
         (self.earned.salt, self.addresses.salt) = (salt, !salt);
         self.maker = Some(maker);

@@ -110,7 +110,7 @@ impl DuplicateFilter {
     }
 
     /// Judges and records the copy of `id` that came from the node's parent number `parent`
-    /// (`None`: from somebody who is no parent for this id).
+    /// (`None`: the sender is no parent for this id).
     pub fn accept(&mut self, epoch: u32, id: u64, parent: Option<usize>) -> Arrival {
         self.accept_one_of(epoch, id, parent, self.copies as usize)
     }

@@ -38,7 +38,7 @@ impl FeedSession {
         FeedSession { first: name, count: 0, base: 0 }
     }
 
-    /// A later one of the same stream; `None` when these are no numbers of one.
+    /// A later session of the stream; `None` when the numbers are out of range.
     pub fn at(name: Session, count: u16, base: u64) -> Option<FeedSession> {
         let sound = count < 0x8000 && base < BASE_MAX && (count > 0 || base == 0);
         sound.then_some(FeedSession { first: name, count, base })

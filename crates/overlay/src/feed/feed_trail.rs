@@ -65,9 +65,9 @@ impl FeedTrail {
         self.spill.is_some() && self.waiting.len() < BLOCK
     }
 
-    /// Takes up what was packed, and gives `keep` every datagram from the first that was kept; at
-    /// most `bytes_max` bytes. `None` when it was not packed by a trail, or the spill store is
-    /// another one.
+    /// Restores a packed trail, and gives `keep` every datagram from the first one kept on; at most
+    /// `bytes_max` bytes. `None` when the bytes are no packed trail, or belong to another spill
+    /// store.
     pub(crate) fn unpack(
         &mut self,
         from: &mut Unpacker<'_>,

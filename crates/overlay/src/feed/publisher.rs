@@ -211,9 +211,9 @@ impl Publisher {
         }
     }
 
-    /// A root that took over from another goes on with ids beyond all of earlier terms: whoever has
-    /// heard of this one drops what an earlier leader still sends. Says where the feed stands at
-    /// once.
+    /// Begins the term of a root that took over: ids continue above those of all earlier terms, so
+    /// that nodes that heard this one drop what an earlier leader still sends. Announces the feed's
+    /// position at once.
     pub fn begin_term(&mut self, term: u64) {
         let first = term.min(TERMS_MAX) << TERM_SHIFT;
         self.next_id = self.next_id.max(first | 1);
@@ -522,8 +522,8 @@ impl Publisher {
         }
     }
 
-    /// Somebody else publishes from now on: sends nothing, and knows of no release time but what it
-    /// is told and has stamped itself.
+    /// Begins to follow another publisher: sends nothing, and knows only release times it is told
+    /// or has stamped.
     pub fn follow(&mut self) {
         self.follows = true;
         self.store.follow();
@@ -586,10 +586,9 @@ impl Publisher {
     }
 }
 
-/// A publisher written down and taken up again: numbers, the packet that fills, and what the
-/// retransmission store keeps, most of which lies in a spill store. Not written down is what the
-/// tree tells it (delays, who is dead, what is hedged, a parity group under way): whoever takes it
-/// up hears that anew.
+/// A publisher's state, packed and unpacked: numbers, the unfinished packet, and the retransmission
+/// store, most of it in a spill store. What the tree tells it (delays, dead nodes, hedging, an open
+/// parity group) is not packed: a restored publisher hears it anew.
 impl Publisher {
     /// Bytes of one put in the spill store.
     pub const SPILL_BLOCK: usize = BLOCK;
@@ -620,8 +619,8 @@ impl Publisher {
         self.store.pack(to)
     }
 
-    /// Takes up what was packed, before anything was published, with the same spill store. `None`,
-    /// and it must not be used, for anything that no publisher packs.
+    /// Restores a packed publisher before anything was published, with its spill store. `None`,
+    /// after which it must not be used, when the bytes are no packed publisher.
     #[must_use]
     pub fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
         let bounded = |number: u64| Some(number).filter(|number| *number < NUMBER_MAX);

@@ -99,7 +99,7 @@ pub struct ReceiverConfig {
     pub repairs: bool,
     /// A gap of more messages is jumped over; 0: none is.
     pub skip_gap: u64,
-    /// With a larger clock bound it is in quarantine: nobody waits for it, in ns.
+    /// Largest clock bound, ns, with which others wait for it; beyond, it is in quarantine.
     pub bound_max_ns: u64,
 }
 
@@ -184,7 +184,7 @@ pub struct Receiver {
     config: ReceiverConfig,
     /// Further addresses to which released packets are sent.
     subscribers: Subscribers,
-    /// The session of what was handed on last, and how packets in the tree call it.
+    /// Session of the message handed on last, and the session name that packets in the tree carry.
     session: FeedSession,
     inside: Session,
     filter: DuplicateFilter,
@@ -638,8 +638,8 @@ impl Receiver {
         FeedSession::of(&self.config.session, &header.session)
     }
 
-    /// What is handed on next is of this session. If it is the one behind the last, that one is over,
-    /// and its listeners are told.
+    /// Sets the session of the next message. If it follows the last one, that one is over and its
+    /// listeners are told.
     fn enter(&mut self, session: FeedSession, out: &mut Outbox) {
         if session == self.session {
             return;

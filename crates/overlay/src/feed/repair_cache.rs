@@ -41,7 +41,8 @@ pub struct CacheStats {
     pub requests: u64,
     /// Number of datagrams sent again.
     pub repaired: u64,
-    /// Of what was asked for, not sent because it had been just now, or too much was.
+    /// Number of datagrams asked for but not sent, because they had just been sent or the rate was
+    /// used up.
     pub suppressed: u64,
     /// Requests for something that is not here.
     pub unknown: u64,

@@ -113,8 +113,8 @@ pub struct RetransmissionStore {
     answers: Answers,
     /// One past the last message whose release time is known; those before it are, too.
     stamped: u64,
-    /// The public gets nothing from this message on, stamped or not: whoever stamped it may not
-    /// publish any more.
+    /// Message from which on the public is answered nothing, stamped or not, because the publisher
+    /// that stamped it may have been replaced.
     confirmed: u64,
     /// The last that was told of release times: one past the last message, deadline, bound in ns.
     told: (u64, Nanos, u32),
@@ -184,8 +184,8 @@ impl RetransmissionStore {
         self.stamped = self.end();
     }
 
-    /// The same for a packet that somebody else publishes: nobody gets it before its release time
-    /// is known.
+    /// As [`RetransmissionStore::keep`], for a packet of another publisher: no one gets it before
+    /// its release time is known.
     pub fn keep_unstamped(&mut self, body: &DataBody, packet: &[u8]) {
         if self.keep_in_memory(body, packet)
             && let Some(trail) = &mut self.trail
@@ -232,12 +232,13 @@ impl RetransmissionStore {
         self.confirmed = self.stamped;
     }
 
-    /// Messages before number `end` were stamped by somebody who published then.
+    /// Marks messages before number `end` as stamped by a publisher that was entitled to.
     pub fn confirm(&mut self, end: FeedSeq) {
         self.confirmed = self.confirmed.max(end.0);
     }
 
-    /// Somebody else publishes: what was not confirmed has no release time any more.
+    /// Begins to follow another publisher: messages that were not confirmed lose their release
+    /// times.
     pub fn follow(&mut self) {
         (self.stamped, self.confirmed) = (self.stamped.min(self.confirmed), u64::MAX);
         self.told = (1, Nanos(0), 0);
@@ -263,7 +264,7 @@ impl RetransmissionStore {
         self.trail.as_ref().is_some_and(|trail| trail.pack(to))
     }
 
-    /// Takes up what was packed, which ends before the message `end`.
+    /// Restores a packed store, which ends before the message `end`.
     pub(crate) fn unpack(&mut self, from: &mut Unpacker<'_>, end: u64) -> Option<()> {
         let mut trail = self.trail.take().filter(|_| self.entries.is_empty())?;
         let heads = (feed_trail::HEAD as u64).saturating_mul(self.datagrams as u64);

@@ -12,14 +12,14 @@
 
 use types::Nanos;
 
-/// Totals of what was given up.
+/// What was counted of messages that a receiver gave up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SkipStats {
     /// Number of messages that were skipped.
     pub messages: u64,
     /// Number of times that messages were skipped.
     pub jumps: u64,
-    /// Answers of the server that it no longer has what was asked for.
+    /// Number of answers by which the server told that it no longer has what was asked for.
     pub told: u64,
 }
 

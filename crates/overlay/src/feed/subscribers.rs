@@ -1,7 +1,6 @@
-//! Whom a receiver hands the released feed to: all of them at the same instant.
-//!
-//! One after the other still, as fast as the machine sends. So that nobody is always first, each packet
-//! begins with the one after whom the last packet began with.
+//! The subscribers that a receiver hands the released feed to, one right after the other. Each
+//! packet begins with the subscriber behind the one that the last packet began with, so that none
+//! is always first.
 
 use types::{Channel, Outbox, Peer, Span};
 

@@ -1,7 +1,6 @@
-//! The little that a queue on the way up must know of an order: whose, on what, and how critical.
-//!
-//! Read from the payload (a `types::Command`); everything else of it stays opaque. What can't be
-//! read is nobody's and uncritical: it passes in its turn, the root judges it.
+//! What a queue on the way up has to know of an order: account, instrument and urgency. It is read
+//! from the payload (a `types::Command`), the rest of which stays opaque. A payload that cannot be
+//! read belongs to no account and is not urgent: it passes in its turn, and the root judges it.
 
 use types::{Command, CommandKind, OrderType, Side};
 use zerocopy::TryFromBytes;

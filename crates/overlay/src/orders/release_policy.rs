@@ -28,7 +28,8 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// The time the order would have been made at, had everybody had the tick when it was sent.
+    /// Time at which the order would have been made if every participant had received the tick when
+    /// it was sent.
     pub fn order_time(&self) -> Nanos {
         self.sent + self.since_ns
     }

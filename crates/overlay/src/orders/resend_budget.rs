@@ -61,7 +61,7 @@ impl ResendBudget {
         self.earn((u64::from(resends) * USEFUL_TOKENS).saturating_mul(TOKEN));
     }
 
-    /// As at the start: what was paid for went to somebody who is no more.
+    /// Fills the bucket as at the start, after another root has taken over.
     pub fn refill(&mut self) {
         self.filled = self.most();
     }

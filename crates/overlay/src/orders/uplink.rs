@@ -139,7 +139,8 @@ pub struct UplinkCounters {
 
 /// Timer granularity: a burst of orders due one after the other costs one pass, not many.
 const TICK_NS: u64 = Nanos::MILLI / 2;
-/// A timeout called so late says that this node stood still, not that nobody answered.
+/// Delay of a timer, ns, beyond which this node itself stood still, so that missing answers prove
+/// nothing.
 const LATE_NS: u64 = 5 * Nanos::MILLI;
 /// Latest copies of an order whose times of sending are known.
 const COPIES: usize = 4;
@@ -431,9 +432,9 @@ impl Uplink {
         }
     }
 
-    /// Another root leads: it has only what is in the log, and it answers. So what is on its way
-    /// need not be waited for any longer than usual, and what was of no use with the one before
-    /// counts no more.
+    /// Begins the term of another root, which has only what is in the log. Timeouts start anew, so
+    /// that orders on their way are sent again soon; re-sends counted as useful by the former root
+    /// count no more.
     fn begin_term(&mut self, now: Nanos, term: u32) {
         (self.term, self.useful) = (term, 0);
         self.budget.refill();

@@ -225,8 +225,8 @@ impl PrivateReceiver {
         self.config.epoch = epoch;
     }
 
-    /// The log granted this gateway a life: what was asked for before goes out now. The life it
-    /// has already changes nothing.
+    /// Sets the incarnation that the log granted this gateway, and sends the requests that waited
+    /// for it. The incarnation it has already changes nothing.
     pub fn begin_life(&mut self, now: ClockReading, life: Incarnation, out: &mut Outbox) {
         if self.next_token.is_some() {
             return;
@@ -250,8 +250,8 @@ impl PrivateReceiver {
         self.attach_as(now, account, (from, false), out);
     }
 
-    /// The same also where another gateway has the stream: for one that has been told elsewhere that
-    /// the account is its own now.
+    /// As [`PrivateReceiver::attach`], also where another gateway has the stream: for a gateway
+    /// that was told elsewhere that the account is now its own.
     pub fn take_over(
         &mut self,
         now: ClockReading,

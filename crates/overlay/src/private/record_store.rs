@@ -73,8 +73,8 @@ struct Spilled {
     chunks: u64,
     chunks_max: u64,
     gives_up: bool,
-    /// By stream what was given up at the checkpoint before the last, and at the last; none where
-    /// there are no checkpoints.
+    /// For each stream, how much was given up at the checkpoint before the last and at the last;
+    /// `None`: there are no checkpoints.
     written: Option<[Vec<u64>; 2]>,
     /// The spill store did not give room back when it was asked last.
     owes: bool,
@@ -149,8 +149,8 @@ impl RecordStore {
         self.spilled.as_ref().map_or(0, |spilled| spilled.chunks) * self.chunk_bytes() as u64
     }
 
-    /// Whether what follows from further inputs finds room: not too much waits for the spill store,
-    /// and it does not hold all that it may. What comes all the same is kept.
+    /// Whether there is room for the records of further inputs: the spill store is neither full nor
+    /// too far behind. Records that come all the same are kept.
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
         let Some(spilled) = &self.spilled else { return self.records < self.records_max };
@@ -190,7 +190,7 @@ impl RecordStore {
         self.free();
     }
 
-    /// Gives room in the spill store back of what was given up.
+    /// Returns the room of records that were given up to the spill store.
     #[cold]
     fn free(&mut self) {
         let chunk_bytes = self.chunk_bytes();
@@ -227,7 +227,7 @@ impl RecordStore {
         }
     }
 
-    /// What was packed is a checkpoint: nobody needs what the one before the last leans on.
+    /// Notes that the packed state is a checkpoint; what only the one before the last needs may go.
     pub(crate) fn written_down(&mut self) {
         let RecordStore { streams, spilled, .. } = self;
         let Some([before, last]) = spilled.as_mut().and_then(|of| of.written.as_mut()) else {
@@ -408,8 +408,8 @@ impl RecordStore {
 }
 
 impl RecordStore {
-    /// Writes down what is not in the spill store: lengths, places, what was given up and the chunks
-    /// that fill. False, with anything appended, without a spill store or while full chunks wait for
+    /// Packs what is not in the spill store: lengths, places, what was given up, and unfinished
+    /// chunks. False, with anything appended, without a spill store or while full chunks wait for
     /// it.
     pub(crate) fn pack(&self, to: &mut Packer<'_>) -> bool {
         let whole = |spilled: &&Spilled| spilled.put == spilled.full.len();
@@ -433,9 +433,8 @@ impl RecordStore {
         true
     }
 
-    /// Takes up what was packed: what is in the spill store stays there alone. The store must be
-    /// empty, with a spill store that holds what was on it then. `None`, with the store of no use
-    /// any more, for anything that no store packs.
+    /// Restores a packed store. It must be empty and have the spill store with its former contents.
+    /// `None`, after which it must not be used, when the bytes are no packed store.
     pub(crate) fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
         let streams = from.count(16)?;
         let places_used = from.u64()?;

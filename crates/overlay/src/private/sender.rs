@@ -41,8 +41,9 @@ pub const ATTACHED: u16 = 1;
 pub const REFUSED: u16 = 2;
 /// [`AttachReplyBody::status`]: not (or no longer) attached.
 pub const DETACHED: u16 = 3;
-/// Answer to an acknowledgement, or to nothing (then of account 0, which means all): nobody has the
-/// stream attached, because the root is another one than before. It may be asked for again.
+/// [`AttachReplyBody::status`]: no gateway has the stream attached, because another root leads now;
+/// it may be asked for again. Answers an acknowledgement, or is sent unasked (for account 0, which
+/// means all).
 pub const UNKNOWN: u16 = 4;
 
 /// Sizes and patience; times in nanoseconds.
@@ -243,8 +244,8 @@ impl PrivateStreams {
         self.store.bound_spill(bytes, gives_up);
     }
 
-    /// From now on the spill store gives room back only of what the checkpoint before the last knows to
-    /// be given up: whoever takes streams up behind one of the two newest finds all that it leans on.
+    /// Lets the spill store return only room that the checkpoint before the last knows to be given
+    /// up, so that a start from either of the two newest checkpoints finds all it needs.
     pub fn free_behind_checkpoints(&mut self) {
         self.store.free_behind_checkpoints();
     }
@@ -259,7 +260,8 @@ impl PrivateStreams {
         self.store.in_spill_store()
     }
 
-    /// Whether what follows from another input finds room. What comes all the same is kept.
+    /// Whether there is room for the records of another input; records that come all the same are
+    /// kept.
     #[inline]
     pub fn has_room(&mut self) -> bool {
         self.store.has_room()
@@ -282,8 +284,8 @@ impl PrivateStreams {
         self.store.pack(to)
     }
 
-    /// Takes up what was packed, into streams that are empty and have the same spill store. `None`,
-    /// and they must not be used, for anything that no streams pack.
+    /// Restores packed streams. They must be empty and have the same spill store. `None`, after
+    /// which they must not be used, when the bytes are no packed streams.
     #[must_use]
     pub fn unpack(&mut self, from: &mut Unpacker<'_>) -> Option<()> {
         self.store.unpack(from)

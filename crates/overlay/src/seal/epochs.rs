@@ -27,7 +27,7 @@ pub const EPOCHS_MAX: usize = 4;
 
 const _: () = assert!(SWITCH_NS < GRACE_NS && EPOCHS_MAX > 1);
 
-/// One key epoch: keys, the life under them, and what was agreed with peers.
+/// A key epoch: its keys, the node's life under them, and what was agreed with peers.
 pub(crate) struct Epoch<S: Keys> {
     pub(crate) links: Links<S>,
     /// Key for datagrams that this node seals for several others.

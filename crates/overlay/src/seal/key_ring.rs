@@ -146,7 +146,7 @@ impl KeyRing {
         links.chain(market).chain(self.orders.iter().map(shared(Shared::Orders)))
     }
 
-    /// The same ring without anything of `peer`, which is not permitted any more.
+    /// The key ring without the secrets shared with `peer`, which is no longer permitted.
     #[must_use]
     pub fn without(mut self, peer: NodeId) -> KeyRing {
         for list in [&mut self.links, &mut self.market, &mut self.orders] {

@@ -134,13 +134,13 @@ impl Scope {
     }
 }
 
-/// Where keys come from: whoever holds the long-term secrets of some scopes.
+/// Source of keys: the long-term secrets of some scopes.
 pub trait Keys {
     /// The cipher with one key.
     type Key: Aead;
 
-    /// What only a holder of the scope's secret can make of `name`, and nobody can tell from random
-    /// bytes; `None` when that secret is not held.
+    /// A key for `name` under the scope's secret, which looks random to everyone without that
+    /// secret; `None`: the secret is not held.
     fn derive(&self, scope: Scope, name: &[u8]) -> Option<[u8; 32]>;
 
     /// The cipher under these bytes; `None` when it can't be set up.

@@ -54,7 +54,7 @@ pub trait Aead {
         tag: &[u8; TAG_LEN],
     ) -> bool;
 
-    /// As [`Aead::open`], from one place to another of the same length.
+    /// As [`Aead::open`], with the result written to another buffer of the same length.
     #[must_use]
     fn open_into(
         &self,
@@ -105,7 +105,7 @@ pub enum SealError {
     Tag,
     /// This number of this source came before, or is too old to tell.
     Replay,
-    /// From nobody this node has a key for.
+    /// The datagram is from a node for which there is no key.
     Stranger,
     /// Authentic, but nothing that its sender may send.
     Forbidden,

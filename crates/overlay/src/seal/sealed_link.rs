@@ -109,13 +109,14 @@ pub struct SealedLinkStats {
     pub clear: u64,
     /// With a tag that is wrong, or of a node without a key here.
     pub forged: u64,
-    /// Of those, hellos: of nobody with a link here, or under keys that are not known yet or over.
+    /// Number of refused hellos: of nodes without a link here, or under keys that are unknown or no
+    /// longer valid.
     pub unproven: u64,
     /// That came before, or are too old to tell.
     pub replayed: u64,
     /// Authentic, but nothing that their sender may send.
     pub forbidden: u64,
-    /// Of this node's own, not sent: too long, or to somebody it has no link with.
+    /// Number of own datagrams that were not sent: too long, or to a node without a link.
     pub unsent: u64,
     /// Not sent since the other end's life was not known in time.
     pub early: u64,

@@ -1,7 +1,6 @@
-//! A tap on the wire of all nodes, for whoever holds the secret: simulators and tests.
-//!
-//! It learns lives from hellos as they pass, opens every sealed datagram whoever it is for, and
-//! looks whether any pair of key and nonce seals two different texts. It is part of no exchange.
+//! Opens the sealed datagrams of all nodes, for simulators and tests that hold the secret. A tap
+//! learns lives from hellos as they pass, and checks that no pair of key and nonce seals two
+//! different texts. It is not part of an exchange.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +28,7 @@ pub struct Tap<S: Keys> {
     fleet: Fleet,
     /// The ciphers, by key epoch.
     keys: Vec<S>,
-    /// By node: key epochs and lives that it told somebody of, in that order.
+    /// Key epochs and lives that each node has told others of, in the order in which it told them.
     lives: BTreeMap<NodeId, Vec<(usize, Life)>>,
     /// By both nodes, the lower first, and the tag.
     pairs: BTreeMap<(NodeId, NodeId, u32), Known<S::Key>>,

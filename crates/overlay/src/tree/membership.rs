@@ -55,9 +55,9 @@ pub struct Changed {
     pub epoch: u32,
     /// Time at which the change was asked for.
     pub asked_at: Nanos,
-    /// From then until everybody knew the tree and the publisher changed, in ns.
+    /// Time from the request until every node knew the tree and the publisher changed to it, ns.
     pub prepared_ns: u64,
-    /// From then until everybody alive was known to live in it, in ns; 0 until then.
+    /// Time from then until every living node was known to be in the tree, ns; 0 until then.
     pub settled_ns: u64,
 }
 
@@ -66,7 +66,7 @@ pub struct Changed {
 pub struct Death {
     /// The node that answers no more.
     pub node: NodeId,
-    /// When it was told to everybody.
+    /// Time at which all nodes were told.
     pub at: Nanos,
     /// Since its last answer, in ns.
     pub silent_ns: u64,
@@ -83,7 +83,7 @@ pub struct MembershipStats {
     pub returned: u64,
     /// Nodes that a change did not wait for.
     pub left_behind: u64,
-    /// Unreadable, or of nobody that was called.
+    /// Number of answers that could not be read, or came from nodes that were not called.
     pub malformed: u64,
 }
 
@@ -178,8 +178,8 @@ impl Membership {
         &self.deaths
     }
 
-    /// Proxies that have answered nothing for so long, ns, though they were called and others answered:
-    /// also the last one of a layer, whom nobody stands in for.
+    /// Proxies that have not answered for this long, ns, although they were called and others
+    /// answered; includes the last proxy of a layer, which no other can stand in for.
     pub fn silent_for(&self, now: Nanos, ns: u64) -> impl Iterator<Item = NodeId> {
         let silent = move |member: &&Member| {
             let called_ns = now.since(member.called_at);
@@ -204,8 +204,8 @@ impl Membership {
         self.stats
     }
 
-    /// Begins to move everybody to a tree of a later epoch, whose nodes have the numbers they have; in
-    /// the place of a change that is under way. False for another epoch or other receivers.
+    /// Begins to move all nodes to a tree of a later epoch, in place of a change that is going on.
+    /// Nodes keep their numbers. False for an earlier epoch or other receivers.
     pub fn change_tree(&mut self, now: Nanos, tree: Tree, out: &mut Outbox) -> bool {
         if !self.is_like(&tree) || tree.epoch <= self.wanted() {
             return false;
@@ -217,8 +217,8 @@ impl Membership {
         true
     }
 
-    /// Another root has changed to this tree, or will have when it stops: everybody is told of it
-    /// as of the present one. False for an earlier epoch or other receivers.
+    /// Takes over a tree to which another root has changed or is changing, and tells all nodes of
+    /// it as the present one. False for an earlier epoch or other receivers.
     pub fn adopt(&mut self, tree: Tree, publisher: &mut Publisher) -> bool {
         if !self.is_like(&tree) || tree.epoch <= self.tree.epoch {
             return false;

@@ -13,7 +13,7 @@ use crate::feed::mold::{self, Header, Packet, Session};
 const SESSIONS_MAX: usize = 1_024;
 
 impl RetransmissionStore {
-    /// What is kept from now on is of another session.
+    /// Begins another session: messages kept from now on belong to it.
     pub fn begin_session(&mut self, session: FeedSession) {
         if self.sessions.len() >= SESSIONS_MAX {
             self.sessions.pop_front();
@@ -30,7 +30,7 @@ impl RetransmissionStore {
         }
     }
 
-    /// Takes up what was packed, and says which is the present session.
+    /// Restores packed sessions, and returns the present one.
     pub(crate) fn unpack_sessions(&mut self, from: &mut Unpacker<'_>) -> Option<FeedSession> {
         let name = self.sessions.front()?.at_first();
         let count = from.count(12)?;
