@@ -14,9 +14,10 @@ use crate::{Action, Change, Membership, Replica, ReplicaId};
 /// Why a change is not made; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// It is not the leader, or not ready to serve; perhaps this one is.
+    /// The replica is not the leader, or not ready to serve; perhaps the one given is.
     NotLeading(Option<ReplicaId>),
-    /// It is about the leader itself, which lets this one lead now: ask that.
+    /// The change is about the leader itself, which hands leadership to the replica given: ask that
+    /// one.
     HandsOver(ReplicaId),
     /// Some replica speaks a version of the messages, at most this one, that knows no changes.
     Version(u8),
@@ -36,8 +37,8 @@ pub enum Refusal {
     Last,
     /// The replica has not been heard from lately.
     Silent(ReplicaId),
-    /// It has the log up to the first position; up to the second one everybody had it an election
-    /// timeout ago.
+    /// The replica has the log up to the first position only; the second is the one that all others
+    /// had an election timeout ago.
     Lags(ReplicaId, u64, u64),
     /// So few of those that would be counted were heard of lately, and so many are needed.
     TooFew(usize, usize),
@@ -88,7 +89,7 @@ const REMINDED: u64 = 16;
 /// State of a leader about a change of the members.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Changing {
-    /// What was committed at the last ticks, as many as an election timeout has.
+    /// Committed position at each of the last ticks, for the length of an election timeout.
     committed: VecDeque<u64>,
     /// Of this term and this membership: the first record after it was applied.
     confirmed: Option<(u64, u64, u64)>,
@@ -105,7 +106,7 @@ impl Changing {
 }
 
 impl Replica {
-    /// Who is in the group, as far as it is applied here.
+    /// Membership of the group, as far as changes are applied here.
     pub fn membership(&self) -> &Membership {
         self.core.membership()
     }
@@ -115,7 +116,7 @@ impl Replica {
         self.core.is_changing()
     }
 
-    /// How far a leader knows the log of another one to be like its own, durably.
+    /// Position up to which the leader knows another replica's durable log to equal its own.
     pub fn matched(&self, id: ReplicaId) -> Option<u64> {
         self.core.matched(id)
     }
@@ -136,7 +137,8 @@ impl Replica {
         members.voters().filter(holds).count() >= members.quorum()
     }
 
-    /// A leader writes a record of nobody's after a change, from which the others know it to be made.
+    /// As leader, writes an empty record after a change, by which the others learn that the change
+    /// is committed.
     pub(crate) fn confirm_change(&mut self) {
         let number = self.core.membership().number;
         let Some(term) = self.serving.filter(|_| number > 0) else { return };
@@ -187,11 +189,12 @@ impl Replica {
         Ok(position)
     }
 
-    /// Has another one lead, as soon as that has what this leader has; until then, for an election
-    /// timeout at most, nothing is taken. Asked again while it goes on, nothing more comes of it.
+    /// Hands leadership to another replica as soon as that has all records of this leader; until
+    /// then, for an election timeout at most, no records are taken. Asked again meanwhile, it
+    /// changes nothing.
     ///
     /// # Errors
-    /// [`Refusal`], with nothing changed: nobody of that number is counted, or is heard.
+    /// [`Refusal`], with nothing changed: no voter has that number, or it is not heard.
     pub fn hand_over(&mut self, to: ReplicaId, out: &mut Vec<Action>) -> Result<(), Refusal> {
         if self.stopped.is_some() || self.serving.is_none() {
             return Err(Refusal::NotLeading(self.standing.leader));
@@ -213,7 +216,8 @@ impl Replica {
         id == self.config.id || self.versions.heard_within(id, self.config.election_ticks)
     }
 
-    /// Whoever has all that was committed an election timeout ago, and is heard, makes nobody wait.
+    /// Whether a replica is heard and has all that was committed an election timeout ago, so that
+    /// it delays no one.
     fn has_caught_up(&self, id: ReplicaId) -> Result<(), Refusal> {
         if !self.runs(id) {
             return Err(Refusal::Silent(id));

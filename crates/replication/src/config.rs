@@ -56,7 +56,7 @@ pub struct Config {
     pub part_bytes: u32,
     /// Longest snapshot that is taken from others, bytes: it is collected in memory.
     pub snapshot_bytes: u64,
-    /// Whoever gets a snapshot and is not heard of for so many ticks gets it no more.
+    /// Ticks of silence after which a snapshot is no longer sent to a replica.
     pub sending_ticks: u32,
     /// The digest is told at positions that are a multiple of this; 0 for never.
     pub digest_every: u64,
@@ -71,8 +71,9 @@ pub enum ConfigError {
     Replicas,
     /// Ticks are longer than nothing, and elections take longer than heartbeats.
     Ticks,
-    /// What fits in a message fits in what may be uncommitted, and both are more than nothing; parts
-    /// of snapshots are of some bytes, and no longer than the longest.
+    /// Bounds of bytes contradict each other: a message has to fit the uncommitted records, both
+    /// have to be above 0, and a snapshot's part has to be above 0 and at most the longest
+    /// snapshot.
     Bytes,
     /// A version of the messages that is not spoken.
     Version,
@@ -158,12 +159,12 @@ impl Config {
         (1..=self.founders()).map(ReplicaId).filter(move |id| *id != own)
     }
 
-    /// How many were most of them, when the group was made.
+    /// Majority of the voters with which the group was made.
     pub fn quorum(&self) -> usize {
         usize::from(self.replicas) / 2 + 1
     }
 
-    /// When the tick after `now` is.
+    /// Time of the tick after `now`.
     pub(crate) fn tick_after(&self, now: Nanos) -> Nanos {
         Nanos(now.0.saturating_add(self.tick_ns))
     }

@@ -23,8 +23,8 @@ pub struct Entry {
     pub position: u64,
     /// Term of the leader that made the record.
     pub term: u64,
-    /// The record; empty for the one that a leader begins with, which is nobody's, and for those of
-    /// the group's own.
+    /// Contents of the application's record; empty for the record with which a leader begins, and
+    /// for the group's own.
     pub record: EntryData,
     /// Membership of the group from here on, encoded; empty unless the entry changes it.
     pub group: Vec<u8>,

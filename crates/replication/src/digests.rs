@@ -24,8 +24,8 @@ pub(crate) struct Divergence {
 }
 
 impl Digests {
-    /// Takes a digest of one of a group. When most of those that are counted agree on another for the
-    /// position, says who is odd.
+    /// Takes the digest of a replica. Returns the replica that differs once a majority of the
+    /// voters agree on another digest for the position.
     pub(crate) fn take(
         &mut self,
         who: ReplicaId,

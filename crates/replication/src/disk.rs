@@ -20,8 +20,8 @@ pub struct Recovered {
     pub terms: Vec<(u64, u64)>,
     /// Entries behind `committed`, in order.
     pub tail: Vec<Entry>,
-    /// Who was in the group, from which position on, as far as it is committed; nothing for those it
-    /// was made with.
+    /// Committed memberships, each with the position from which on it holds; empty: the founders
+    /// are the members.
     pub groups: Vec<(u64, Vec<u8>)>,
     /// The last term in which it may have said to have what it has lost since (`journal::mend`); 0
     /// for none.

@@ -19,8 +19,8 @@ pub(crate) struct LogView {
     /// Membership as far as changes are applied here, beginning with the founders.
     membership: Membership,
     founders: Membership,
-    /// From which position on who was in it, written down, as far as it is applied; back to where the
-    /// log begins. Nobody is told of more of them than there are numbers to add, promote and remove.
+    /// Memberships as far as applied, encoded, each with the position from which on it holds, back
+    /// to the beginning of the log.
     groups: Vec<(u64, Vec<u8>)>,
     vote: Vote,
     committed: u64,

@@ -107,7 +107,7 @@ impl Membership {
         self.removed.iter().copied()
     }
 
-    /// How many are most of those that are counted.
+    /// Number of voters that make a majority.
     pub fn quorum(&self) -> usize {
         self.voters().count() / 2 + 1
     }
@@ -155,7 +155,7 @@ impl Membership {
         Ok(next)
     }
 
-    /// Its written form, for the log: what makes it of the one before is in it for the library.
+    /// The membership, encoded for the log, with the change that makes it of the one before.
     pub(crate) fn write(&self, change: &Change) -> Vec<u8> {
         let (change_type, id) = match change {
             Change::AddLearner { id, .. } => (ConfChangeType::AddLearnerNode, id),
@@ -218,8 +218,9 @@ impl Membership {
         (*version == WRITTEN && apart && sound && bounded).then_some(known)
     }
 
-    /// What the library knows of it at a replica. Whoever has not heard yet that it was added listens:
-    /// the log, or a snapshot, that says so is on its way to it.
+    /// The membership in the library's form, at replica `own`. A replica that has not learned yet
+    /// that it was added counts as a learner: the log or a snapshot that says so is on its way to
+    /// it.
     pub(crate) fn conf_state(&self, own: ReplicaId) -> ConfState {
         let number = |id: ReplicaId| u64::from(id.0);
         let mut learners: Vec<u64> =
@@ -231,7 +232,7 @@ impl Membership {
     }
 }
 
-/// The version of a written form, for whoever can't read it.
+/// Version of an encoded membership, for versions that cannot decode it.
 pub(crate) fn version_of(bytes: &[u8]) -> u8 {
     ConfChangeV2::read(bytes).and_then(|told| told.context.first().copied()).unwrap_or(0)
 }

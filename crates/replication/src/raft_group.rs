@@ -20,7 +20,8 @@ pub struct RaftGroup {
     node: RawNode<LogView>,
     config: Config,
     vote: Vote,
-    /// It may lack what it said to have in terms up to this one, so it elects nobody; 0 for none.
+    /// Last term in which the replica may have acknowledged what it lost, so that it gives no vote;
+    /// 0: none.
     doubt: u64,
     /// The only one that it may elect while in doubt.
     sponsor: Option<ReplicaId>,
@@ -28,9 +29,9 @@ pub struct RaftGroup {
     doubted: bool,
     /// A snapshot that the library is asked to take.
     offered: Option<Install>,
-    /// One on its way to the disk, with the number of that work.
+    /// A snapshot that is being written to the disk, with the number of that work.
     installing: Option<(u64, Install)>,
-    /// One that is durable, on its way to the state.
+    /// A snapshot that is durable, from which the state has to be made.
     restored: Option<Install>,
 }
 
@@ -120,8 +121,8 @@ impl RaftGroup {
         }
     }
 
-    /// What the library would stop at: a disk lost what it had promised, or the log of somebody who
-    /// leads lacks what was committed.
+    /// Why a message must not reach the library, which would stop: the disk lost what it had
+    /// promised, or the leader's log lacks what was committed.
     fn lost(&self, message: &Message) -> Option<Refused> {
         if message.term < self.node.raft.term {
             return None;
@@ -145,8 +146,8 @@ impl RaftGroup {
         }
     }
 
-    /// Whether whoever says so has a longer log than this leader: it is of another group by now, and
-    /// stops when it hears of this one's records.
+    /// Whether the sender has a longer log than this leader: it is of another group, and stops when
+    /// it hears of this one's records.
     fn is_beyond(&self, message: &Message) -> bool {
         message.msg_type == MessageType::MsgAppendResponse
             && !message.reject
@@ -159,7 +160,7 @@ impl RaftGroup {
     }
 }
 
-/// Whether a vote may be given after another one: in a later term, or in the same one to nobody else.
+/// Whether a vote may follow another: in a later term, or in the same term for the same replica.
 fn may_follow(before: &Vote, vote: &Vote) -> bool {
     vote.term > before.term
         || vote.term == before.term && (before.voted_for == 0 || vote.voted_for == before.voted_for)
@@ -221,7 +222,7 @@ impl RaftGroup {
         Ok(())
     }
 
-    /// Takes records to be replicated, all or none; false when it leads nobody or too much is
+    /// Proposes records, all or none; false when this replica does not lead or too much is
     /// uncommitted.
     pub(crate) fn propose<'a>(&mut self, records: impl Iterator<Item = &'a [u8]>) -> bool {
         let entry = |data: &[u8]| Entry { data: data.into(), ..Entry::default() };
@@ -393,17 +394,17 @@ impl RaftGroup {
         self.node.store().before()
     }
 
-    /// It elects nobody before it has a record of a later term than this; 0: it does.
+    /// Term that the replica's log has to pass before it gives a vote; 0: it may vote.
     pub(crate) fn doubt(&self) -> u64 {
         self.doubt
     }
 
-    /// Who is in the group, as far as it is applied here.
+    /// Membership of the group, as far as changes are applied here.
     pub(crate) fn membership(&self) -> &Membership {
         self.node.store().membership()
     }
 
-    /// Who was in the group at a position that is applied, written down; empty for the founders.
+    /// Membership at an applied position, encoded; empty for the founders.
     pub(crate) fn group_at(&self, position: u64) -> &[u8] {
         self.node.store().group_at(position)
     }
@@ -413,8 +414,8 @@ impl RaftGroup {
         self.node.raft.has_pending_conf()
     }
 
-    /// Takes a change of who is in the group to be replicated, and says at which position; nothing
-    /// when it leads nobody or too much is uncommitted.
+    /// Proposes a change of the membership; returns its position, or `None` when this replica does
+    /// not lead or too much is uncommitted.
     pub(crate) fn change(&mut self, change: &Change, next: &Membership) -> Option<u64> {
         let raft = &mut self.node.raft;
         if raft.state != StateRole::Leader || raft.has_pending_conf() {
@@ -434,13 +435,13 @@ impl RaftGroup {
         raft.step(message).ok().map(|()| raft.raft_log.last_index())
     }
 
-    /// How far the leader knows the log of another one to be like its own, durably.
+    /// Position up to which the leader knows another replica's durable log to equal its own.
     pub(crate) fn matched(&self, id: ReplicaId) -> Option<u64> {
         self.node.raft.prs().get(u64::from(id.0)).map(|progress| progress.matched)
     }
 
-    /// Takes a record of nobody's to be replicated, and says at which position: with it goes what is
-    /// committed by now. Nothing when it leads nobody or too much is uncommitted.
+    /// Proposes an empty record, which tells the others what is committed; returns its position, or
+    /// `None` when this replica does not lead or too much is uncommitted.
     pub(crate) fn confirm(&mut self) -> Option<u64> {
         let taken = self.propose(std::iter::once(&[][..]));
         taken.then(|| self.node.raft.raft_log.last_index())
@@ -457,8 +458,8 @@ impl RaftGroup {
         self.sponsor.filter(|_| self.doubt > 0)
     }
 
-    /// It may have promised anything in terms up to this one, and goes on in the next: it elects
-    /// nobody before it has a record of a later one.
+    /// Notes that the replica may have promised anything in terms up to this one: it goes on in the
+    /// next term, and gives no vote before it has a record of a later one.
     pub(crate) fn doubt_from(&mut self, term: u64) {
         (self.doubt, self.sponsor, self.doubted) = (term, None, true);
         self.node.raft.become_follower(term + 1, raft::INVALID_ID);

@@ -20,13 +20,13 @@ use crate::{
     Work, Write,
 };
 
-/// Writes that may wait for the disk; then a replica hears nobody until some are done.
+/// Most writes that wait for the disk; beyond it the replica ignores messages.
 const WRITES_MAX: usize = 256;
 
 /// A write may take so many times as long as a leader may be silent: disks stop for a while, and go on.
 const PATIENCE: u32 = 3;
 
-/// One thing the caller must do, in order.
+/// Something that the caller has to do; actions are done in their order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     /// Send a message; it may get lost.
@@ -49,27 +49,27 @@ pub enum Action {
     /// Read a part of a snapshot, after all earlier writes; answered by
     /// [`Replica::handle_snapshot_read`].
     ReadSnapshot(SnapshotRead),
-    /// Take a snapshot of the state soon, and say so ([`Replica::handle_kept`]): somebody needs one
-    /// and there is none that is of use. It comes again until there is.
+    /// Take a snapshot of the state soon, and tell by [`Replica::handle_kept`]: another replica
+    /// needs one, and there is none of use. Repeated until there is.
     TakeSnapshot,
     /// A snapshot of another replica is durable here: forget the state, and make it of this.
     Restore(Install),
-    /// A record is committed: apply it. Empty ones are nobody's; who is in the group may be another
-    /// one after them ([`Replica::membership`]).
+    /// A record is committed and has to be applied. Empty records are not the application's; after
+    /// one the membership may have changed ([`Replica::membership`]).
     Apply(Entry),
     /// Everything committed before its time has been applied: it leads, and serves, in this term.
     Lead {
         /// The term, which fences earlier leaders.
         term: u64,
     },
-    /// It is not the leader, or no longer.
+    /// The replica does not lead, or leads no longer.
     Follow {
         /// Newest term that the replica knows.
         term: u64,
         /// Leader of that term; `None`: not known.
         leader: Option<ReplicaId>,
     },
-    /// One that leads, or has led, says something beside the log ([`Replica::notify`]).
+    /// A present or former leader tells something beside the log ([`Replica::notify`]).
     Notice(Vec<u8>),
     /// Most have heard the notices up to this number while it led.
     Confirmed(u64),
@@ -80,11 +80,11 @@ pub enum Action {
         /// Position at which the digests differ.
         position: u64,
     },
-    /// It no longer takes part; no action follows.
+    /// The replica has stopped for good; no action follows.
     Stop(Stop),
 }
 
-/// A part of a snapshot that somebody wants.
+/// A part of a snapshot that another replica asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotRead {
     /// The replica that wants the part.
@@ -102,7 +102,7 @@ pub struct SnapshotRead {
 /// Why records were not taken for the log; nothing was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProposeError {
-    /// It is not the leader, or not ready to serve; perhaps this one is.
+    /// The replica is not the leader, or not ready to serve; perhaps the one given is.
     NotLeading(Option<ReplicaId>),
     /// Too much is on its way: again when some of it is committed.
     Busy,
@@ -312,7 +312,8 @@ impl Replica {
         self.go_on(out);
     }
 
-    /// What was to be read of a snapshot; nothing when that failed: then it is offered no more.
+    /// Takes the part of a snapshot that was to be read; `None`: reading failed, and the snapshot
+    /// is offered no more.
     pub fn handle_snapshot_read(
         &mut self,
         wanted: &SnapshotRead,
@@ -333,8 +334,8 @@ impl Replica {
         self.tell(to, &Body::Bytes { part, bytes }, out);
     }
 
-    /// Whether somebody is getting its snapshot: until then no other one should take its place, and
-    /// the log behind it should stay.
+    /// Whether another replica is receiving this one's snapshot; until it has, that snapshot and
+    /// the log behind it should be kept.
     pub fn is_sending(&self) -> bool {
         self.transfers.is_sending()
     }
@@ -466,14 +467,14 @@ impl Replica {
         self.core.last()
     }
 
-    /// The last term in which it may have said to have what its disk has lost since: it elects nobody
-    /// before it has a record of a later one. 0 for none.
+    /// Last term in which the replica may have acknowledged what its disk has lost; it gives no
+    /// vote before it has a record of a later term. 0: none.
     pub fn doubt(&self) -> u64 {
         self.core.doubt()
     }
 
-    /// The newest version of the messages that all speak of whom anything was heard lately;
-    /// [`crate::OLDEST`] while these are not most. A leader hears of everybody who runs.
+    /// Newest message version that all members heard lately speak; [`crate::OLDEST`] while these
+    /// are no majority. A leader hears all that run.
     pub fn agreed_version(&self) -> u8 {
         let members = self.core.membership();
         self.versions.agreed(members.others(self.config.id), members.quorum())
@@ -610,7 +611,7 @@ impl Replica {
         }
     }
 
-    /// Asks whoever leads for a part.
+    /// Asks the leader for a part of its snapshot.
     fn ask(&mut self, part: Part, out: &mut Vec<Action>) {
         let standing = self.core.standing();
         if let Some(to) = standing.leader.filter(|_| !standing.leading) {

@@ -30,10 +30,11 @@ use crate::{Action, Config, Membership, Recovered, Replica, ReplicaId, Write};
 /// Number of positions by which another replica may be ahead of its record before the record is
 /// written with other writes.
 const APART: u64 = 1 << 16;
-/// Whoever speaks and does not answer for so many ticks is of a version that knows no questions.
+/// Ticks after which a replica that is heard and does not answer is taken for a version without
+/// questions.
 const DEAF: u32 = 64;
-/// Whoever has not answered for so many ticks is asked in words of every version, too: followers of some
-/// of them say nothing by themselves while somebody leads.
+/// Ticks without an answer after which a replica is also asked in a form that every version
+/// answers: followers of some versions say nothing by themselves while there is a leader.
 const SILENT: u32 = DEAF / 2;
 
 const _: () = assert!(SILENT < DEAF, "whoever is asked has time to answer");
@@ -186,7 +187,7 @@ impl Start {
         mark.lives > lives || mark.term > term || (mark.term == term && mark.position > self.last)
     }
 
-    /// Takes what one knows of itself, by what it says.
+    /// Takes over what a replica says about its own log.
     pub(crate) fn note(&mut self, who: ReplicaId, said: Mark) {
         assert!(self.known.len() <= PEERS_MAX, "what is known of others is bounded");
         let room = self.known.len() < PEERS_MAX;
@@ -202,8 +203,8 @@ impl Start {
         assert!((known.term, known.position) >= of, "what was said stays said");
     }
 
-    /// What is to be written down with the next write; with any, also positions that are a little
-    /// ahead of what was.
+    /// What has to be recorded with the next write. With `any`, also positions that are only a
+    /// little ahead of the record.
     fn take_peers(&mut self, any: bool) -> Option<Vec<Peer>> {
         let due = |(who, mark): (&ReplicaId, &Mark)| {
             let written = self.written.get(who).copied().unwrap_or_default();
@@ -331,7 +332,8 @@ impl Replica {
         self.settle();
     }
 
-    /// Its disk is an older copy of itself: it takes no part before it knows what it may have promised.
+    /// Notes that the disk is an older copy of itself: the replica takes no part before it knows
+    /// what it may have promised.
     pub(crate) fn is_set_back(&mut self, out: &mut Vec<Action>) {
         if self.start.phase == Phase::Settled {
             self.start.answers.clear();

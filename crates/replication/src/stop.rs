@@ -8,8 +8,8 @@ pub enum Stop {
         /// Position at which the digests differ.
         position: u64,
     },
-    /// The group has gone on without records that were committed here: an operator made somebody the
-    /// leader who lacks them.
+    /// The group has gone on without records that were committed here, because an operator made a
+    /// replica the leader that lacks them.
     Overruled {
         /// First position at which the logs differ.
         position: u64,

@@ -123,7 +123,8 @@ impl Transfers {
         (next, before.is_some())
     }
 
-    /// Some bytes came. What was asked for by nobody, or is there, changes nothing.
+    /// Takes bytes of a snapshot. Bytes that were not asked for, or are here already, change
+    /// nothing.
     pub(crate) fn take(&mut self, part: &Part, bytes: &[u8]) -> Next {
         let Some(collecting) = self.collecting.as_mut().filter(|known| known.is(part)) else {
             return Next::Nothing;
@@ -159,7 +160,8 @@ impl Transfers {
         self.collecting.take().is_some()
     }
 
-    /// Somebody wants a part of its own one; nothing when it has another one by now.
+    /// Handles a request for a part of this replica's snapshot; `None` when it has another snapshot
+    /// by now.
     pub(crate) fn wanted(&mut self, who: ReplicaId, part: &Part) -> Option<SnapshotInfo> {
         let own =
             self.own.filter(|own| (own.position, own.digest) == (part.position, part.digest))?;
