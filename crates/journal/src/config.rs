@@ -16,8 +16,8 @@ pub enum Marks {
     BeforeAck,
 }
 
-/// What a journal is told when it is opened. Of an existing one block, segment size and name are
-/// as it was made.
+/// Settings with which a journal is opened. Block size, segment size and name of an existing
+/// journal stay as they were when it was made.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Name of the journal, unique, so that files of different journals are not mixed.
@@ -32,8 +32,8 @@ pub struct Config {
     pub batch_bytes: usize,
     /// When the commit watermark is written to its own file.
     pub marks: Marks,
-    /// What is durable here is committed: this is the only copy. Otherwise whoever counts the
-    /// copies says what is, by [`crate::Journal::commit_to`].
+    /// Whether this is the only copy of the log, so that what is durable is committed. Otherwise
+    /// the caller, who counts the copies, tells what is committed by [`crate::Journal::commit_to`].
     pub alone: bool,
     /// Number of snapshots that are kept; at least one.
     pub snapshots_kept: usize,

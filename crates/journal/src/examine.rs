@@ -16,7 +16,7 @@ pub(crate) struct Examined {
     pub(crate) doubt: Doubt,
     /// Everything found in the log.
     pub(crate) found: Survey,
-    /// Its snapshots; one from elsewhere that stands counts whatever its name is yet.
+    /// The snapshots of the folder; an installed one counts whatever name its file has at present.
     pub(crate) snapshots: Listed,
     /// Position of the newest whole snapshot; `None`: there is none.
     pub(crate) snapshot: Option<u64>,

@@ -93,8 +93,8 @@ impl<S: Storage> Follower<S> {
         })
     }
 
-    /// Takes every whole record for committed. Only of a journal that is the only copy
-    /// ([`crate::Config::alone`]): of another one what is not committed may be taken back.
+    /// Treats every whole record as committed. For a journal that is the only copy
+    /// ([`crate::Config::alone`]): in others, records that are not committed may be taken back.
     pub fn take_all(&mut self) {
         self.all = true;
     }

@@ -34,8 +34,9 @@ impl<S: Storage> Journal<S> {
         Ok(position)
     }
 
-    /// What the last record of the group's own up to a position says, durable or not; nothing when
-    /// there was none. Of positions before the oldest snapshot only what the log still holds is known.
+    /// Contents of the last record of the group's own up to a position, durable or not; `None`:
+    /// there was none. For positions before the oldest snapshot only records still in the log are
+    /// known.
     pub fn group_at(&self, position: u64) -> Option<&[u8]> {
         let place = self.groups.partition_point(|(at, _)| *at <= position);
         let told = place.checked_sub(1).and_then(|place| self.groups.get(place));

@@ -165,8 +165,8 @@ impl<S: Storage> Journal<S> {
         Ok((journal, recovery))
     }
 
-    /// How far each thing is, in the order in which a record gets there: the watermark's file knows
-    /// it, it is committed, durable, appended. What the disk says otherwise is refused by a start.
+    /// Checks that the positions are in order: position in the watermark's file, committed,
+    /// durable, appended. A disk that contradicts this is refused by a start.
     pub(crate) fn assert_positions(&self) {
         assert!(self.marked <= self.committed, "no mark is ahead of what it marks");
         assert!(self.committed <= self.durable(), "what is committed is durable here");
@@ -286,8 +286,8 @@ impl<S: Storage> Journal<S> {
         found.ok_or(JournalError::Position(position))
     }
 
-    /// The term of the record at a position, of those appended or the one before the first; nothing
-    /// for others, and when nobody has ever said (0 has none).
+    /// Term of the record at an appended position, or at the one before the first; `None`: another
+    /// position, or the term was never recorded.
     pub fn term_at(&self, position: u64) -> Option<u64> {
         if position + 1 == self.first() {
             return Some(self.base_term).filter(|term| *term > 0 || position == 0);

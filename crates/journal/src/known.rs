@@ -102,7 +102,7 @@ impl Known {
         Some(Known { segment: u64_at(bytes, 24), end, terms, groups: told, truncations })
     }
 
-    /// What was written down last of a journal, if it can be read.
+    /// The facts that were written last for the journal; `None`: they cannot be read.
     pub(crate) fn find(storage: &mut impl Storage, journal: u64) -> Option<Known> {
         let (file, len) = storage.open(NAME).ok()?;
         let mut buffer = AlignedBuf::default();

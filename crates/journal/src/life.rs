@@ -109,8 +109,8 @@ impl Life {
         Ok(self.register.write_both(storage, words)?)
     }
 
-    /// Looks at a folder that is to be changed by somebody else than its server: whether it is a copy
-    /// is known afterwards as before, and its files may be others then.
+    /// Prepares a folder for changes by a program that is not its server: whether the folder is a
+    /// copy stays known, although its files may change.
     pub(crate) fn let_change(
         storage: &mut impl Storage,
         journal: u64,
@@ -151,7 +151,8 @@ impl Life {
         self.register.words[0]
     }
 
-    /// Whether it is a copy, and nobody has said yet what its server may have promised since.
+    /// Whether the folder is a copy, and it is not known yet what its server may have promised
+    /// since.
     pub(crate) fn set_back(&self) -> bool {
         self.register.words[1] != 0
     }
@@ -168,7 +169,7 @@ impl Life {
     }
 }
 
-/// What the file system says of the files that are looked at.
+/// Stamps of the files that are watched, as the file system has them.
 fn stamps(storage: &mut impl Storage) -> Result<[u64; STAMPS], JournalError> {
     let place = storage.stamp(PLACE)?;
     let mut stamps = [0; STAMPS];

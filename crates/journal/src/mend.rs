@@ -59,7 +59,7 @@ pub struct Mended {
     pub doubt: u64,
     /// The folder is an older copy of itself, so it may have promised something in later terms, too.
     pub set_back: bool,
-    /// It had the log up to here at least, and may have said so.
+    /// Last position of the log that the server had at least, and may have acknowledged.
     pub held: u64,
     /// Files that were set aside, by their new names: for an inquiry; nothing reads them.
     pub aside: Vec<String>,
@@ -95,8 +95,8 @@ pub fn mend(storage: &mut impl Storage) -> Result<Mended, JournalError> {
     Ok(Mended { id, doubt, set_back: life.set_back(), held, aside })
 }
 
-/// How far the log went, as far as it can be read or, when it was set aside before, by what was written
-/// down then.
+/// Last position of the log: as far as it can be read or, if it was set aside before, as recorded
+/// then.
 fn held(storage: &mut impl Storage, id: u64, names: &[String]) -> Result<u64, JournalError> {
     let has = |name: &str| names.iter().any(|known| known == name);
     let known = match crate::inspect::verify(storage) {
@@ -124,7 +124,8 @@ pub struct Promises {
     pub sponsor: u64,
     /// The folder is an older copy of itself, or may be.
     pub set_back: bool,
-    /// It had the log up to here at least, before it was set aside or now, and may have said so.
+    /// Last position of the log that the server had at least, now or before it was set aside, and
+    /// may have acknowledged.
     pub held: u64,
 }
 

@@ -13,7 +13,8 @@ const WORDS: usize = 4 * PEERS_MAX;
 /// Register with the promises of other servers.
 pub(crate) type Peers = Register<WORDS>;
 
-/// What is known of another server. It has that on its disk, or its disk is an older copy.
+/// The promises of another server that are known here. The server has them on its disk, or its disk
+/// is an older copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Peer {
     /// Number of the server, from 1.

@@ -110,7 +110,7 @@ impl<const N: usize> Register<N> {
         self.journal
     }
 
-    /// Takes over newer words that somebody else has written since.
+    /// Reads newer words that another process has written since.
     pub(crate) fn reread(&mut self, storage: &mut impl Storage) -> Result<(), DiskError> {
         self.buffer.clear();
         self.buffer.resize(2 * SLOT);

@@ -196,8 +196,8 @@ impl SimDisk {
         }
     }
 
-    /// An older copy of the files is put in the place of these, durably, as whoever copies files
-    /// does it: they are others under the same names. Not while the machine runs.
+    /// Replaces the files by an older copy, durably, as a copying program does: they become other
+    /// files under the same names. Only while the machine does not run.
     pub fn set_back(&mut self, older: &SimDisk) {
         self.set_back_unseen(older);
         for index in 0..self.contents.len() {
@@ -205,8 +205,8 @@ impl SimDisk {
         }
     }
 
-    /// The same below the file system, as whoever sets a whole volume back does it: nothing tells its
-    /// files from those that were there.
+    /// Replaces the files by an older copy below the file system, as resetting a whole volume does:
+    /// the files cannot be told from those before. Only while the machine does not run.
     pub fn set_back_unseen(&mut self, older: &SimDisk) {
         let durable = |content: &Content| {
             let (durable, current) = (content.durable.clone(), content.durable.clone());

@@ -80,7 +80,7 @@ fn fold(digest: &mut Digest, piece: &[u8]) {
 /// The snapshots in a folder that count.
 pub(crate) struct Listed {
     pub(crate) whole: Vec<SnapshotInfo>,
-    /// What the last of the group's own records before each of them said; empty for none.
+    /// Contents of the last record of the group's own before each snapshot; empty: there was none.
     pub(crate) groups: Vec<Vec<u8>>,
     pub(crate) damaged: u32,
 }

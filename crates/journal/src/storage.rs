@@ -59,13 +59,14 @@ impl fmt::Display for DiskError {
 
 impl std::error::Error for DiskError {}
 
-/// What a file system says of a file, by which it is told from a copy of it. 0 for what it does not
-/// say.
+/// What the file system knows of a file, by which the file is told from a copy; 0 for a figure that
+/// it does not know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stamp {
     /// Number of the file in the file system (inode); a copy has another one.
     pub number: u64,
-    /// When it was made, ns since the Unix epoch: numbers are used again.
+    /// Time at which the file was made, ns since the Unix epoch; distinguishes files that had the
+    /// same number.
     pub made_ns: u64,
     /// When anything of it was changed last, its contents, owner or mode, ns since the Unix epoch.
     pub changed_ns: u64,

@@ -17,9 +17,9 @@ use crate::{Address, Nanos};
 /// Which of a source's connections gives up its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Yields {
-    /// The one that came first: it had its chance to prove itself.
+    /// The connection that came first: it has had its chance to prove who it is.
     Oldest,
-    /// The one that came last, which may be the newcomer: those before it are being served.
+    /// The connection that came last, possibly the new one: the earlier ones are being served.
     Newest,
 }
 
@@ -110,7 +110,8 @@ impl<I: Copy + PartialEq> Admission<I> {
         self.remove(at?)
     }
 
-    /// A connection is gone, or has proved who it is. Whether it had a place.
+    /// Removes a connection that has ended, or that has proved who it is; returns whether it had a
+    /// place.
     pub fn leave(&mut self, id: I) -> bool {
         let at = self.places.iter().position(|place| place.id == id);
         at.and_then(|at| self.remove(at)).is_some()
@@ -123,7 +124,8 @@ impl<I: Copy + PartialEq> Admission<I> {
         self.remove(0)
     }
 
-    /// When [`Admission::expire`] next has somebody; [`Nanos::NEVER`] when nobody is there.
+    /// Next time at which [`Admission::expire`] has a connection to return; [`Nanos::NEVER`]: no
+    /// place is taken.
     pub fn next_timeout(&self) -> Nanos {
         self.places.front().map_or(Nanos::NEVER, |first| first.until)
     }

@@ -162,7 +162,7 @@ pub enum CancelReason {
     EndOfDay = 3,
     /// A fill-or-kill order could not trade in full, or a minimum quantity was not there.
     NotEnough = 4,
-    /// It would have traded with an order of its own group.
+    /// The order would have traded with an order of its own self-trade group.
     SelfTrade = 5,
     /// A mass cancel, by the participant or an operator.
     MassCancel = 6,
@@ -176,11 +176,11 @@ pub enum CancelReason {
     Killed = 10,
     /// Trading further would have left the dynamic price collar.
     Collar = 11,
-    /// A capacity of the book was used up when it became active or was priced anew.
+    /// A bound of the book was reached when the order became active or was priced anew.
     Capacity = 12,
-    /// Its instrument is no longer traded.
+    /// The instrument is no longer traded.
     Delisted = 13,
-    /// One of its prices is no multiple of the instrument's new tick.
+    /// A price of the order is no multiple of the instrument's new tick.
     TickSize = 14,
 }
 
@@ -234,7 +234,7 @@ pub struct OrderTerms {
 }
 
 impl OrderTerms {
-    /// Whether no bit is set.
+    /// Whether all terms are zero.
     #[inline]
     pub fn is_none(&self) -> bool {
         *self == OrderTerms::default()
@@ -294,8 +294,8 @@ pub struct ExecutionReport {
     pub cl_ord_id: ClOrdId,
     /// Padding; zero.
     pub reserved2: [u8; 2],
-    /// The order's, or of a refused request its own; none where the report is about a trade that
-    /// is broken or corrected.
+    /// Terms of the order, or of the refused request; all zero in a report about a trade that was
+    /// broken or corrected.
     pub terms: OrderTerms,
 }
 

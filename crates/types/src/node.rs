@@ -416,8 +416,8 @@ pub trait Node {
     /// A stream is open: accepted by the caller's listener, or asked for by [`Op::Connect`].
     fn handle_connect(&mut self, _now: ClockReading, _conn: ConnId, _out: &mut Outbox) {}
 
-    /// As [`Node::handle_connect`], for a stream that came in by a door of a caller who knows who
-    /// is at its other end.
+    /// As [`Node::handle_connect`], for an accepted stream of which the caller knows what was
+    /// proved about its other end.
     fn handle_accept(
         &mut self,
         now: ClockReading,
