@@ -102,7 +102,10 @@ impl Kubernetes {
         // Some end the connection without a word; what came is looked at.
         match take(&answer) {
             Ok(value) => Ok(value),
-            Err(why) => Err(failed(read.err().map_or(why, |error| error.to_string()))),
+            Err(why) => {
+                let nothing = read.err().filter(|_| answer.is_empty());
+                Err(failed(nothing.map_or(why, |error| error.to_string())))
+            }
         }
     }
 

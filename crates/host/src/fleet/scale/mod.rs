@@ -229,6 +229,9 @@ impl Scaler {
         if came > 0 {
             steps.push(Step::Share);
         }
+        // Their machines are told to go now, and not again for being away.
+        self.away.retain(|(edge, _)| !gone.contains(edge));
+        self.away.extend(gone.iter().map(|edge| (*edge, Duration::MAX)));
         gone.extend(self.look_away(now, edges));
         if !gone.is_empty() {
             steps.push(Step::Stop(gone));

@@ -25,6 +25,8 @@ struct World {
     /// By edge from 1: when it begins to serve, or is away.
     serving_from: Vec<Option<u64>>,
     leaves_at: Vec<Option<u64>>,
+    /// Edges that were told to leave.
+    had: Vec<u16>,
     steps: Vec<(u64, Step)>,
 }
 
@@ -35,6 +37,7 @@ impl World {
             now: 0,
             serving_from: (0..edges).map(|at| (at < serving).then_some(0)).collect(),
             leaves_at: vec![None; edges],
+            had: Vec::new(),
             steps: Vec::new(),
         }
     }
@@ -65,8 +68,11 @@ impl World {
                         self.serving_from[usize::from(*edge) - 1] = Some(self.now + 4);
                     }),
                     Step::Leave(all) => all.iter().for_each(|edge| {
+                        self.had.push(*edge);
                         self.leaves_at[usize::from(*edge) - 1] = Some(self.now + 2);
                     }),
+                    // Of edges that were never there: told once, to be sure.
+                    Step::Stop(all) if all.iter().all(|edge| !self.had.contains(edge)) => continue,
                     Step::Stop(_) | Step::Share => {}
                 }
                 self.steps.push((self.now, step));
