@@ -29,7 +29,7 @@ pub struct Metric {
     pub name: &'static str,
     /// What kind of figure it is.
     pub kind: Kind,
-    /// Names of its labels, in the order of [`Sample::labels`].
+    /// Names of its labels, in the order of a sample's.
     pub labels: &'static [&'static str],
     /// What it says, in a sentence without its full stop.
     pub help: &'static str,

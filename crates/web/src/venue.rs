@@ -1,7 +1,7 @@
 //! What the venue tells of itself: the fairness of its deliveries and its tree, to everybody; and the way of
 //! its operators in, to keys of the scope `operate`.
 //!
-//! Who runs the exchange writes the figures here ([`Venue::tell`]) and says what carries an operator's action
+//! Who runs the exchange writes the figures here ([`Venue`]) and says what carries an operator's action
 //! out; the door knows neither. Each action goes to the exchange's own operators' socket in the key's name, so
 //! that it is checked, written into the audit file and told as those of `fairbell admin` are.
 
