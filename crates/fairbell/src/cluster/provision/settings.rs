@@ -191,10 +191,10 @@ impl Settings {
     }
 }
 
-/// An IPv4 network: address, `/`, 8 to 32 bits.
+/// An IPv4 network: address, `/`, 0 to 32 bits.
 fn is_cidr(text: &str) -> bool {
     let Some((ip, bits)) = text.split_once('/') else { return false };
-    let bits = bits.parse::<u8>().is_ok_and(|bits| (8..=32).contains(&bits));
+    let bits = bits.parse::<u8>().is_ok_and(|bits| bits <= 32);
     ip.parse::<std::net::Ipv4Addr>().is_ok() && bits
 }
 

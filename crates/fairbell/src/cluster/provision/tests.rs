@@ -1,4 +1,4 @@
-//! Tests of what is written for each kind of place: references that lead somewhere, and what is refused.
+//! What the files of each target have to say, and what is refused.
 
 use std::path::Path;
 
@@ -116,7 +116,7 @@ fn what_can_not_be_is_refused_with_the_node_and_the_reason() {
     );
     let said = why(&venue(|name| name.to_string()), &settings());
     assert!(said.contains("root-1.fairbell.internal"), "{said}");
-    let mut fixed = venue(|_| "10.20.0.9".to_string());
+    let mut fixed = named();
     (1..)
         .zip(&mut fixed.nodes)
         .for_each(|(number, node)| node.address = format!("10.20.0.{number}"));

@@ -1,4 +1,4 @@
-//! Tests of the decision to add and to drain edges, beside series of loads.
+//! Loads that rise, fall and swing, and edges that do as they are told or not.
 
 use types::SplitMix64;
 
