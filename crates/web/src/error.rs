@@ -28,7 +28,11 @@ pub const CODES: [(&str, u16, &str); 26] = [
     ("too_large", 413, "the body is larger than 64 KiB"),
     ("deadline_passed", 422, "the request's own deadline is past; nothing was sent"),
     ("rejected", 422, "the exchange refuses the request; the message says why"),
-    ("too_many_requests", 429, "the key's credits are used up; FB-CREDITS-LEFT tells them"),
+    (
+        "too_many_requests",
+        429,
+        "the credits of the key, or of the address without one, are used up; FB-CREDITS-LEFT tells a key's",
+    ),
     ("busy", 503, "too much waits just now; try again"),
     ("session_down", 503, "the account's session is not up; the message says why"),
     ("timeout", 408, "the request did not come in time"),

@@ -17,6 +17,7 @@ pub mod market;
 pub mod node;
 mod openapi;
 mod page;
+pub mod public;
 pub mod request;
 mod routes;
 pub mod server;

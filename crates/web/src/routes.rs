@@ -24,7 +24,7 @@ use crate::node::WebNode;
 use crate::request::{self, BODY_MAX};
 use crate::server::{Door, Dropped, now_ms};
 use crate::venue;
-use crate::{openapi, page, socket};
+use crate::{openapi, page, public as public_credits, socket};
 
 /// For a request's body.
 const BODY_TIME: Duration = Duration::from_secs(10);
@@ -512,6 +512,7 @@ pub(crate) fn router(door: Arc<Door>) -> Router {
         .merge(venue::routes())
         .method_not_allowed_fallback(no_such_method)
         .fallback(other)
+        .layer(from_fn_with_state(Arc::clone(&door), public_credits::charged))
         .layer(from_fn_with_state(Arc::clone(&door), same_site))
         .with_state(door)
 }

@@ -34,6 +34,7 @@ use crate::command::SandboxFault;
 use crate::error::ApiError;
 use crate::market::Market;
 use crate::node::{Inbox, WEB_NODE, WebNode};
+use crate::public::{PUBLIC_CREDITS_PER_S, PublicCredits};
 use crate::routes;
 use crate::stall::Impatient;
 use crate::venue::Venue;
@@ -80,6 +81,8 @@ pub struct Settings {
     pub connections_max: usize,
     /// Of one address.
     pub connections_per_address: usize,
+    /// Credits of an address for requests without a key that come back in a second: see [`crate::public`].
+    pub public_credits_per_s: u32,
     /// Sites, beside the door's own, whose pages may ask: `https://example.org`.
     pub origins: Vec<String>,
     /// Keys of the scope `sandbox` may ask for faults.
@@ -97,6 +100,7 @@ impl Default for Settings {
         Settings {
             connections_max: CONNECTIONS_MAX,
             connections_per_address: CONNECTIONS_MAX / 2,
+            public_credits_per_s: PUBLIC_CREDITS_PER_S,
             origins: Vec::new(),
             sandbox: false,
             tls: None,
@@ -140,6 +144,7 @@ pub struct Door {
     pub market: Arc<Market>,
     /// How it is kept.
     pub settings: Settings,
+    pub(crate) public: PublicCredits,
     keys: Mutex<Keys>,
     node: LoopHandle<WebNode>,
     inbox: Arc<Inbox>,
@@ -169,7 +174,8 @@ impl Door {
         };
         let accounts = events.into_iter().map(own).collect();
         let inbox = Arc::new(Inbox::default());
-        Door { market, settings, keys: Mutex::new(keys), node, inbox, accounts }
+        let public = PublicCredits::new(settings.public_credits_per_s);
+        Door { market, settings, public, keys: Mutex::new(keys), node, inbox, accounts }
     }
 
     fn keys(&self) -> MutexGuard<'_, Keys> {

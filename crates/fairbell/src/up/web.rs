@@ -53,6 +53,9 @@ struct File {
     connections: usize,
     /// Of one address; by default half of `connections`.
     connections_per_address: Option<usize>,
+    /// Credits of an address for requests without a key that come back in a second, 1 to 1000000.
+    #[serde(default = "public_credits")]
+    public_credits_per_s: u32,
     tls: Option<Tls>,
     #[serde(rename = "key", default)]
     keys: Vec<Entry>,
@@ -99,6 +102,10 @@ fn credits() -> u32 {
     CREDITS
 }
 
+fn public_credits() -> u32 {
+    web::public::PUBLIC_CREDITS_PER_S
+}
+
 fn connections() -> usize {
     web::server::CONNECTIONS_MAX
 }
@@ -113,6 +120,10 @@ impl File {
         let share = share.unwrap_or(most.div_ceil(2));
         if !(1..=most).contains(&share) {
             return Err(format!("connections_per_address: 1 to {most}, which is `connections`"));
+        }
+        let public_credits_per_s = self.public_credits_per_s;
+        if !(1..=1_000_000).contains(&public_credits_per_s) {
+            return Err("public_credits_per_s: 1 to 1000000".to_string());
         }
         for origin in &self.origins {
             let site = origin.split_once("://").map(|(_, site)| site);
@@ -132,6 +143,7 @@ impl File {
         Ok(Settings {
             connections_max: most,
             connections_per_address: share,
+            public_credits_per_s,
             origins: self.origins.clone(),
             sandbox: self.sandbox,
             tls,
@@ -355,6 +367,7 @@ fn sandbox(config: &Config) -> Result<File, Failure> {
         origins: Vec::new(),
         connections: connections(),
         connections_per_address: None,
+        public_credits_per_s: public_credits(),
         tls: None,
         keys: vec![entry],
     })

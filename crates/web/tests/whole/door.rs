@@ -383,6 +383,36 @@ fn connections_of_one_address_leave_room_for_others() {
 }
 
 #[test]
+fn who_asks_without_a_key_too_often_is_refused_and_others_are_served() {
+    let asked = |per_s: u32| {
+        let settings = Settings { public_credits_per_s: per_s, ..Settings::default() };
+        let mut refused = 0;
+        with_settings(settings, |at| {
+            for _ in 0..40 {
+                let answer = exchange(at, &plain("GET", "/v1/instruments"));
+                if answer.0 != 200 {
+                    assert_eq!(code(&answer), (429, "too_many_requests"));
+                    refused += 1;
+                }
+            }
+            // A key has credits of its own, and so has another address of this machine.
+            let own = signed("reads", now_ms(), ("GET", "/v1/orders"), "");
+            assert_ne!(exchange(at, &own).0, 429);
+            let other = format!("127.0.0.2:{}", at.port()).parse::<SocketAddr>();
+            let mut stream = from_other(other.expect("an address"), at);
+            stream.write_all(&plain("GET", "/v1/time")).expect("sent");
+            let mut begin = [0; 12];
+            stream.read_exact(&mut begin).expect("an answer");
+            assert_eq!(&begin, b"HTTP/1.1 200");
+        });
+        refused
+    };
+    assert!(asked(2) > 0);
+    // Control: with enough credits nobody is refused.
+    assert_eq!(asked(1_000), 0);
+}
+
+#[test]
 fn a_socket_that_says_too_much_or_nothing_is_closed() {
     with_door(|at| {
         let mut large = socket(at);
