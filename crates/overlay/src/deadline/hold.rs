@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use types::Nanos;
+use types::limits::MOLD_PACKET_MAX;
 
 use crate::feed::mold::{Header, Packet};
 
@@ -123,7 +124,9 @@ impl HoldBuffer {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
-                self.slots.push(Held::default());
+                // Room for any datagram, or a slot would grow when the first large one falls to it.
+                let packet = Vec::with_capacity(MOLD_PACKET_MAX);
+                self.slots.push(Held { packet, ..Held::default() });
                 self.slots.len() as u32 - 1
             }
         };
