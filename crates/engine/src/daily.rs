@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use types::{AccountId, Command, CommandKind, ExecutionKind, Input, InstrumentId, Nanos, Side};
 
 use crate::apply::{Applied, Engine};
-use crate::output::{Moved, Output};
+use crate::output::Output;
 use crate::statement::{Difference, Ledger, Statement, Tape, reconcile};
 
 /// Counts the days of a log, from 1.
@@ -53,8 +53,7 @@ pub struct DayLine {
     pub bought_value: i128,
     /// Value sold.
     pub sold_value: i128,
-    /// Lots that trades broken or corrected on this day changed the position by, and those that came or
-    /// went with the instrument: it moved to or from another shard.
+    /// Lots that trades broken or corrected on this day changed the position by.
     pub amended: i64,
     /// Cash that they changed.
     pub amended_cash: i128,
@@ -166,12 +165,6 @@ impl Daily {
                     line.amended_cash += after.cash() - before.cash();
                 }
                 _ => {}
-            }
-        }
-        for moved in &out.moved {
-            self.ledger.take_moved(moved);
-            if let Moved::Position { account, instrument, lots, .. } = *moved {
-                self.current.lines.entry((account, instrument)).or_default().amended += lots;
             }
         }
         self.current.inputs = input.seq.0;

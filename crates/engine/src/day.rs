@@ -97,7 +97,6 @@ impl Engine {
             }
         }
         self.roll_instruments(out);
-        self.roll_moves(goes_on, out);
         self.day = Day::Closed;
         self.system_event(SystemEventCode::EndOfMarketHours, out);
         self.system_event(SystemEventCode::EndOfSystemHours, out);

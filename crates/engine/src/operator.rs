@@ -35,7 +35,6 @@ impl Engine {
             account => self.risk.account_mut(account).killed = on,
         }
         if on {
-            self.cancel_of_coming(command);
             let wanted = |order: &book::Order| account.0 == 0 || account_of(order.key()) == account;
             for slot in self.slots(InstrumentId(0)).unwrap_or_default() {
                 self.cancel_where(slot, CancelReason::Killed, wanted, out);
@@ -72,7 +71,6 @@ impl Engine {
             Err(reason) if asked => return self.reject_cancel(command, reason, out),
             Err(_) => return Applied::Refused,
         };
-        self.cancel_of_coming(command);
         let answer = out.executions.len();
         if asked {
             let kind = ExecutionKind::MassCanceled;
@@ -95,12 +93,7 @@ impl Engine {
         self.slots(command.instrument).ok_or(RejectReason::UnknownInstrument)
     }
 
-    pub(crate) fn cancel_all(
-        &mut self,
-        command: &Command,
-        slots: &[usize],
-        out: &mut Output,
-    ) -> u64 {
+    fn cancel_all(&mut self, command: &Command, slots: &[usize], out: &mut Output) -> u64 {
         let account = command.account;
         let session = command.orig_user_ref.0;
         let side = match command.param {

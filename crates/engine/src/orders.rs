@@ -84,7 +84,7 @@ impl Engine {
     fn enter(&mut self, input: &Input, out: &mut Output) -> Result<(), RejectReason> {
         let command = &input.command;
         self.check_account(input)?;
-        let slot = self.slot(command.instrument).ok_or_else(|| self.not_here(command))?;
+        let slot = self.slot(command.instrument).ok_or(RejectReason::UnknownInstrument)?;
         let market = &self.markets[slot];
         let price = terms::check(command, command.order_type, market, self.now)?;
         let mut id_place = None;
@@ -224,9 +224,6 @@ impl Engine {
     fn check_account(&mut self, input: &Input) -> Result<(), RejectReason> {
         if self.day != Day::Open {
             return Err(RejectReason::MarketClosed);
-        }
-        if input.command.param != 0 && self.is_of_yesterday(&input.command) {
-            return Err(RejectReason::Halted);
         }
         let account = input.command.account;
         if self.risk.all_killed || self.risk.account(account).killed {

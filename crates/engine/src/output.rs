@@ -15,39 +15,12 @@ pub struct Output {
     pub executions: Vec<ExecutionReport>,
     /// Messages for the feed, each with its position.
     pub market: Vec<(FeedSeq, MarketEvent)>,
-    /// What came from another shard with an instrument, or went to one. Nobody is told of it: it is for
-    /// whoever draws up from one shard's log what accounts have.
-    pub moved: Vec<Moved>,
-}
-
-/// Something of an account that an instrument took along to another shard, or brought.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Moved {
-    /// An open order: as it would be told of if it were taken now.
-    Order {
-        /// It came; otherwise it went.
-        came: bool,
-        /// Kind [`ExecutionKind::Accepted`], with the lots that are open.
-        report: ExecutionReport,
-    },
-    /// A position.
-    Position {
-        /// Whose.
-        account: AccountId,
-        /// In what.
-        instrument: InstrumentId,
-        /// By how many lots it is larger here now.
-        lots: i64,
-        /// Price of the account's last trade in it; 0: none, and where it went.
-        mark: types::Price,
-    },
 }
 
 impl Output {
     /// Room for `executions` and `market` events before anything is allocated.
     pub fn with_capacity(executions: usize, market: usize) -> Output {
-        let (executions, market) = (Vec::with_capacity(executions), Vec::with_capacity(market));
-        Output { executions, market, moved: Vec::new() }
+        Output { executions: Vec::with_capacity(executions), market: Vec::with_capacity(market) }
     }
 
     /// Appends a report, which so far has no identifier, and gives it this one: copied to where it stays,
@@ -64,7 +37,6 @@ impl Output {
     pub fn clear(&mut self) {
         self.executions.clear();
         self.market.clear();
-        self.moved.clear();
     }
 }
 

@@ -11,23 +11,18 @@
 //! What moves: the book in the order of its queues, phase, prices, collars, the accounts' positions
 //! in the instrument, and which request numbers the accounts have used (a request that was answered
 //! here is a duplicate there). What does not: order references and match numbers, which are each
-//! shard's own; limits; trades that can be broken.
-//!
-//! These two commands are the bare means. In a venue of several shards an operator says where an
-//! instrument is to be, and the logs say the rest: module `moves`.
+//! shard's own; limits, which are allotted to shards by `SetLimit`; trades that can be broken.
 
-use types::{
-    AccountId, Command, ExecutionKind, InstrumentId, MarketEvent, Phase, Side, TradingState,
-};
+use types::{AccountId, Command, InstrumentId, MarketEvent, Phase, Side, TradingState};
 
 use crate::apply::{Applied, Engine};
 use crate::codec::{Reader, SnapshotError, Writer, digest_of};
 use crate::engine_events::open_price;
-use crate::output::{Moved, Output, about_order, account_of};
+use crate::output::{Output, account_of};
 use crate::phases::trading_state;
 use crate::risk::{Less, Row};
 
-const MAGIC: &[u8; 8] = b"FBELINS2";
+const MAGIC: &[u8; 8] = b"FBELINST";
 
 impl Engine {
     /// The instrument that was detached last and its bytes, until the next one.
@@ -45,16 +40,10 @@ impl Engine {
 
     pub(crate) fn detach(&mut self, command: &Command, out: &mut Output) -> Applied {
         let Some(slot) = self.slot(command.instrument) else { return Applied::Refused };
-        let bytes = self.take_out(slot, out);
-        self.detached = Some((command.instrument, bytes));
-        Applied::Done
-    }
-
-    /// Takes an instrument that this shard has out of it: its bytes.
-    pub(crate) fn take_out(&mut self, slot: usize, out: &mut Output) -> Vec<u8> {
-        let instrument = InstrumentId(slot as u16 + 1);
+        let instrument = command.instrument;
         let mut bytes = Vec::new();
         self.write_instrument(slot, &mut bytes);
+        self.detached = Some((instrument, bytes));
         for side in [Side::Buy, Side::Sell] {
             let shown = self.books.orders(slot as u16, side).filter(|order| order.shown() > 0);
             for order in shown {
@@ -64,13 +53,12 @@ impl Engine {
         }
         let state = TradingState::Halted;
         self.feed.publish(MarketEvent::TradingAction { instrument, state }, out);
-        self.tell_moved(slot, false, out);
         self.take_off_sums(slot);
         self.books.remove_book(slot as u16);
         self.trades.forget(slot);
         self.markets[slot].held = false;
         assert_eq!(self.books.len_of(slot as u16), 0, "nobody has orders in it any more");
-        bytes
+        Applied::Done
     }
 
     /// The accounts' orders and positions in an instrument count here no longer.
@@ -113,7 +101,7 @@ impl Engine {
             to.u32(u32::from(account.0));
             row.write(&mut to);
         }
-        self.accounts.write_seen(&mut to);
+        self.accounts.write(&mut to);
         to.section(|bytes| self.books.write_book(slot as u16, bytes));
     }
 
@@ -126,45 +114,16 @@ impl Engine {
         let bytes = std::mem::take(&mut self.staged);
         // Taken up by a copy first: bytes that do not fit change nothing.
         let mut next = self.clone();
-        if next.read_instrument(slot, &bytes, true).is_err() {
+        if next.read_instrument(slot, &bytes).is_err() {
             return Applied::Refused;
         }
         assert!(next.markets[slot].held && next.applied == self.applied && next.now >= self.now);
         *self = next;
-        self.tell_moved(slot, true, out);
         self.announce(slot, out);
         Applied::Done
     }
 
-    /// What accounts have in an instrument that came, or is about to go.
-    pub(crate) fn tell_moved(&self, slot: usize, came: bool, out: &mut Output) {
-        let instrument = InstrumentId(slot as u16 + 1);
-        for order in self.books.all_orders(slot as u16) {
-            let mut report = about_order(ExecutionKind::Accepted, instrument, order, self.now);
-            (report.qty, report.price) = (report.leaves, order.limit());
-            report.cl_ord_id = *order.cl_ord_id();
-            out.moved.push(Moved::Order { came, report });
-        }
-        for account in self.risk.accounts() {
-            let row = self.risk.rows.row(account, slot);
-            if row.is_held() {
-                let (lots, mark) = match came {
-                    true => (row.position, row.mark),
-                    false => (-row.position, types::Price(0)),
-                };
-                out.moved.push(Moved::Position { account, instrument, lots, mark });
-            }
-        }
-    }
-
-    /// Takes up what [`Engine::take_out`] gave; if `unite`, requests that were answered there are known here.
-    /// Engine time of the shard that it was taken out of.
-    pub(crate) fn read_instrument(
-        &mut self,
-        slot: usize,
-        bytes: &[u8],
-        unite: bool,
-    ) -> Result<types::Nanos, SnapshotError> {
+    fn read_instrument(&mut self, slot: usize, bytes: &[u8]) -> Result<(), SnapshotError> {
         let mut from = Reader::new(bytes);
         if from.raw(MAGIC.len())? != MAGIC {
             return Err(SnapshotError::Magic);
@@ -188,18 +147,18 @@ impl Engine {
             }
             self.risk.hold(account, slot, &mut from)?;
         }
-        self.accounts.read_seen(&mut from, unite)?;
+        self.accounts.read(&mut from)?;
         let section = from.section()?;
         from.end()?;
         self.books.read_book(slot as u16, section).map_err(SnapshotError::Book)?;
         self.count_orders(slot).ok_or(from.damaged())?;
         self.carried_over = true;
         self.refer(slot);
-        Ok(theirs)
+        Ok(())
     }
 
     /// Tells this shard's readers of an instrument that has joined it.
-    pub(crate) fn announce(&mut self, slot: usize, out: &mut Output) {
+    fn announce(&mut self, slot: usize, out: &mut Output) {
         let instrument = InstrumentId(slot as u16 + 1);
         self.feed.publish(MarketEvent::Directory { instrument }, out);
         let phase: Phase = self.books.phase(slot as u16);

@@ -203,21 +203,6 @@ impl RefWindow {
         assert!(self.highest >= other.highest, "nothing that was seen is new again");
     }
 
-    /// Numbers that were seen, as runs of first and last.
-    fn runs(&self) -> Vec<(u32, u32)> {
-        let lowest = u64::from(self.highest).saturating_sub(USER_REF_WINDOW as u64 - 1).max(1);
-        let mut runs: Vec<(u32, u32)> = Vec::new();
-        for number in lowest..=u64::from(self.highest) {
-            let ((word, mask), number) = (place(number), number as u32);
-            match runs.last_mut() {
-                _ if self.bits[word] & mask == 0 => {}
-                Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
-                _ => runs.push((number, number)),
-            }
-        }
-        runs
-    }
-
     /// Clears the places of `from..=to`, which so far belong to numbers one window lower.
     fn forget(&mut self, mut from: u64, to: u64) {
         assert!(from <= to && from > u64::from(self.highest), "only numbers not seen yet");
@@ -332,51 +317,6 @@ impl Accounts {
             let (index, highest) = (bytes.u32()? as usize, bytes.u32()?);
             let session = self.sessions.get_mut(index).ok_or(bytes.damaged())?;
             *session = highest.max(*session);
-        }
-        Ok(())
-    }
-
-    /// The numbers seen of all accounts, for another shard, as runs: they are mostly dense.
-    pub(crate) fn write_seen(&self, out: &mut Writer) {
-        out.u64(self.used().count() as u64);
-        for (index, window) in self.used() {
-            out.u32(index as u32);
-            out.u32(window.highest);
-            let runs: Vec<(u32, u32)> = window.runs();
-            out.u64(runs.len() as u64);
-            for (first, last) in runs {
-                out.u32(first);
-                out.u32(last);
-            }
-        }
-    }
-
-    /// Takes up what [`Accounts::write_seen`] wrote: if `unite`, what either had seen has been seen.
-    pub(crate) fn read_seen(
-        &mut self,
-        bytes: &mut Reader,
-        unite: bool,
-    ) -> Result<(), SnapshotError> {
-        for _ in 0..bytes.count(self.windows.len())? {
-            let (index, highest) = (bytes.u32()? as usize, bytes.u32()?);
-            let mut theirs = RefWindow { highest, ..RefWindow::new() };
-            for _ in 0..bytes.count(USER_REF_WINDOW)? {
-                let (first, last) = (bytes.u32()?, bytes.u32()?);
-                if first == 0 || first > last || !theirs.is_within(first) || !theirs.is_within(last)
-                {
-                    return Err(bytes.damaged());
-                }
-                for number in first..=last {
-                    let (word, mask) = place(u64::from(number));
-                    theirs.bits[word] |= mask;
-                }
-            }
-            let window = self.windows.get_mut(index).ok_or(bytes.damaged())?;
-            match window {
-                Some(ours) if unite => ours.unite(&theirs),
-                None if unite => *window = Some(theirs),
-                _ => {}
-            }
         }
         Ok(())
     }

@@ -46,7 +46,6 @@ mod expiry;
 mod gone;
 mod inbound;
 mod member;
-mod moves;
 mod room;
 mod schedule;
 mod shards;
@@ -564,7 +563,6 @@ impl Root {
                     | CommandKind::SessionSlot
                     | CommandKind::Allot
                     | CommandKind::MergeStream
-                    | CommandKind::MovePart
             );
         if foreign || self.schedule.ended || self.follows() {
             return None;

@@ -5,10 +5,7 @@
 use std::collections::VecDeque;
 
 use overlay::uplink::{SubmitError, Uplink};
-use types::{
-    AccountId, ClockReading, Command, CommandKind, ConnId, Nanos, Outbox, REQUEST_SENT_AGAIN,
-    VenueClock,
-};
+use types::{AccountId, ClockReading, Command, CommandKind, ConnId, Nanos, Outbox, VenueClock};
 use wire::ouch;
 use zerocopy::IntoBytes;
 
@@ -66,8 +63,6 @@ pub struct GatewayCounters {
     pub unencodable: u64,
     /// Orders that waited here for room upward.
     pub spilled: u64,
-    /// Requests without an answer sent to the shard that their instrument has moved to.
-    pub sent_again: u64,
     /// Datagrams that were unreadable or not for a gateway.
     pub malformed: u64,
 }
@@ -184,15 +179,10 @@ impl GatewayContext {
     pub(crate) fn submit(&mut self, now: ClockReading, command: Command, out: &mut Outbox) -> bool {
         let t_in = self.came.map_or(now.now, |came| came.min(now.now));
         let taken = match self.routes.route(&command) {
-            Route::To(shard) => {
-                let way = self.ways.get_mut(shard);
-                let taken = way
-                    .is_some_and(|way| way.submit((now, t_in), command, &mut self.counters, out));
-                if taken {
-                    self.routes.note_sent(&command);
-                }
-                taken
-            }
+            Route::To(shard) => self
+                .ways
+                .get_mut(shard)
+                .is_some_and(|way| way.submit((now, t_in), command, &mut self.counters, out)),
             Route::All => {
                 let home = self.routes.home(command.account);
                 self.ways.iter_mut().enumerate().fold(true, |all, (shard, way)| {
@@ -234,28 +224,8 @@ impl GatewayContext {
             match self.routes.route(&command) {
                 Route::To(shard) => {
                     self.ways[shard].submit_waited(now, t_in, command, &mut self.counters, out);
-                    self.routes.note_sent(&command);
                 }
                 Route::Unknown | Route::All => self.held.push_back((t_in, command)),
-            }
-        }
-    }
-
-    /// Sends again to the new shard of an instrument what has no answer: the old one may have dropped it.
-    #[cold]
-    fn send_moved(&mut self, now: ClockReading, out: &mut Outbox) {
-        for command in self.routes.take_moved() {
-            if let Route::To(shard) = self.routes.route(&command)
-                && let Some(way) = self.ways.get_mut(shard)
-            {
-                self.counters.sent_again += 1;
-                let command = match command.kind {
-                    CommandKind::NewOrder | CommandKind::Replace => {
-                        Command { param: REQUEST_SENT_AGAIN, ..command }
-                    }
-                    _ => command,
-                };
-                way.submit_waited(now, now.now, command, &mut self.counters, out);
             }
         }
     }
@@ -270,9 +240,6 @@ impl GatewayContext {
     }
 
     pub(crate) fn drain_spill(&mut self, now: ClockReading, out: &mut Outbox) {
-        if self.routes.has_moved() {
-            self.send_moved(now, out);
-        }
         self.drain_held(now, out);
         self.ways.iter_mut().for_each(|way| way.drain_spill(now, out));
         if self.ways.len() > 1 {

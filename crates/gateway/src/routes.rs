@@ -8,37 +8,22 @@
 //! have not been read; it goes to the only one whose stream has not, since the order can only be there,
 //! or, with all read, to the account's home, which refuses it. Nothing here in a venue of one shard.
 //!
-//! An instrument may move to another shard. Each account's home says so in its stream ([`PlaceRecord`]), when the
-//! new shard has it; from then on what is about it, and about orders for it, goes there. The old shard dropped
-//! what came after it had gone, so what an account has asked for and has no answer is kept, and sent again.
-//!
 //! Memory: at most [`KNOWN_MAX`] requests of an account are known; beyond that the older half of those
 //! that are no open orders is forgotten, and only then the lowest of these.
 
-use std::collections::VecDeque;
-
-use types::{
-    AccountId, Command, CommandKind, ExecutionKind, ExecutionReport, InstrumentId, PlaceRecord,
-};
+use types::{AccountId, Command, CommandKind, ExecutionKind, ExecutionReport, InstrumentId};
 
 /// Requests of an account whose shard is known.
 const KNOWN_MAX: usize = 1 << 17;
-
-/// Requests of an account kept until they have an answer; beyond that the oldest is forgotten.
-const UNANSWERED_MAX: usize = 1 << 12;
 
 /// A request that asked for an order.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     number: u32,
-    /// Its instrument, which says the shard; 0: unknown, then `shard` does.
-    instrument: InstrumentId,
-    shard: u8,
+    shard: u16,
     /// It may be open.
     open: bool,
 }
-
-const _: () = assert!(size_of::<Known>() == 8 && types::limits::SHARDS_MAX <= u8::MAX as usize);
 
 /// Where a request goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,8 +41,6 @@ pub(crate) enum Route {
 struct AccountOrders {
     /// Ascending by number.
     known: Vec<Known>,
-    /// Requests that were passed up and have no answer, in order.
-    unanswered: VecDeque<Command>,
     /// Bit by shard: its stream has not been read as far as it was when the session came.
     unread: u32,
 }
@@ -68,10 +51,6 @@ pub(crate) struct Routes {
     shards: u16,
     /// By instrument number less one.
     shard_of: Vec<u16>,
-    /// By instrument number less one: number of the command that placed it there; 0: the configuration.
-    placed: Vec<u32>,
-    /// Instruments that have moved since [`Routes::take_moved`], and from where.
-    moved: Vec<(InstrumentId, u16)>,
     /// By account number.
     accounts: Vec<AccountOrders>,
     /// A stream was read or an order heard of since [`Routes::take_news`].
@@ -84,8 +63,7 @@ impl Routes {
         let shards = shards.clamp(1, types::limits::SHARDS_MAX) as u16;
         let accounts = if shards > 1 { accounts_max + 1 } else { 0 };
         let accounts = vec![AccountOrders::default(); accounts];
-        let placed = vec![0; shard_of.len()];
-        Routes { shards, shard_of, placed, moved: Vec::new(), accounts, news: false }
+        Routes { shards, shard_of, accounts, news: false }
     }
 
     /// The shard that orders an account's streams.
@@ -109,25 +87,23 @@ impl Routes {
     fn route_among(&mut self, command: &Command) -> Route {
         let home = self.home(command.account);
         let instrument = self.of_instrument(command.instrument);
-        let Routes { shard_of, accounts, .. } = self;
-        let Some(orders) = accounts.get_mut(usize::from(command.account.0)) else {
+        let Some(orders) = self.accounts.get_mut(usize::from(command.account.0)) else {
             return Route::To(home);
         };
         match command.kind {
             CommandKind::NewOrder => {
                 let shard = instrument.unwrap_or(home);
-                orders.open(command.user_ref.0, command.instrument, shard);
+                orders.open(command.user_ref.0, shard);
                 Route::To(shard)
             }
-            CommandKind::Cancel => orders.route(command.user_ref.0, home, shard_of),
+            CommandKind::Cancel => orders.route(command.user_ref.0, home),
             CommandKind::Replace => {
-                let route = match orders.known(command.user_ref.0, shard_of) {
+                let route = match orders.known(command.user_ref.0) {
                     Some(shard) => Route::To(shard),
-                    None => orders.route(command.orig_user_ref.0, home, shard_of),
+                    None => orders.route(command.orig_user_ref.0, home),
                 };
                 if let Route::To(shard) = route {
-                    let of = orders.instrument_of(command.orig_user_ref.0);
-                    orders.open(command.user_ref.0, of, shard);
+                    orders.open(command.user_ref.0, shard);
                 }
                 route
             }
@@ -147,7 +123,6 @@ impl Routes {
         let all = (1u32 << self.shards) - 1;
         if let Some(orders) = self.accounts.get_mut(usize::from(account.0)) {
             orders.known.clear();
-            orders.unanswered.clear();
             orders.unread = all;
         }
     }
@@ -167,90 +142,21 @@ impl Routes {
         if report.account != account {
             return;
         }
-        if let Some(record) = PlaceRecord::told(report) {
-            self.place(&record);
-            return;
-        }
         let Some(orders) = self.accounts.get_mut(usize::from(account.0)) else { return };
         self.news = true;
-        let (number, of) = (report.user_ref.0, report.instrument);
-        orders.answer(report);
+        let number = report.user_ref.0;
         match report.kind {
-            ExecutionKind::Accepted => orders.open(number, of, shard),
+            ExecutionKind::Accepted => orders.open(number, shard),
             ExecutionKind::Replaced => {
-                orders.close(report.orig_user_ref.0, of, shard);
-                orders.open(number, of, shard);
+                orders.close(report.orig_user_ref.0, shard);
+                orders.open(number, shard);
             }
-            ExecutionKind::Rejected => orders.close(number, of, shard),
+            ExecutionKind::Rejected => orders.close(number, shard),
             ExecutionKind::Executed | ExecutionKind::Canceled if report.leaves.0 == 0 => {
-                orders.close(number, of, shard);
+                orders.close(number, shard);
             }
             _ => {}
         }
-    }
-
-    /// An instrument is elsewhere, if that is news.
-    fn place(&mut self, record: &PlaceRecord) {
-        let PlaceRecord { instrument, shard, number, .. } = *record;
-        let Some(place) = usize::from(instrument.0).checked_sub(1) else { return };
-        let (Some(placed), Some(of)) = (self.placed.get_mut(place), self.shard_of.get_mut(place))
-        else {
-            return;
-        };
-        if number <= *placed || shard.0 >= self.shards {
-            return;
-        }
-        *placed = number;
-        let from = std::mem::replace(of, shard.0);
-        if from != shard.0 {
-            self.moved.push((instrument, from));
-        }
-    }
-
-    /// A request of a participant is on its way to one shard, which will answer it.
-    #[inline]
-    pub(crate) fn note_sent(&mut self, command: &Command) {
-        let answered = matches!(
-            command.kind,
-            CommandKind::NewOrder
-                | CommandKind::Replace
-                | CommandKind::Cancel
-                | CommandKind::MassCancel
-        );
-        if self.shards == 1 || !answered || command.user_ref.0 == 0 || command.session_seq != 0 {
-            return;
-        }
-        if let Some(orders) = self.accounts.get_mut(usize::from(command.account.0)) {
-            if orders.unanswered.len() == UNANSWERED_MAX {
-                orders.unanswered.pop_front();
-            }
-            orders.unanswered.push_back(*command);
-        }
-    }
-
-    /// Whether an instrument has moved and [`Routes::take_moved`] has not been called since.
-    #[inline]
-    pub(crate) fn has_moved(&self) -> bool {
-        !self.moved.is_empty()
-    }
-
-    /// What has no answer of all accounts and is about an instrument that has moved: it is to be sent again.
-    pub(crate) fn take_moved(&mut self) -> Vec<Command> {
-        let moved = std::mem::take(&mut self.moved);
-        let mut again = Vec::new();
-        for orders in &self.accounts {
-            for command in &orders.unanswered {
-                let of = match command.kind {
-                    CommandKind::Cancel => orders.instrument_of(command.user_ref.0),
-                    CommandKind::Replace => orders.instrument_of(command.orig_user_ref.0),
-                    _ => command.instrument,
-                };
-                if moved.iter().any(|(instrument, _)| *instrument == of) {
-                    again.push(*command);
-                }
-            }
-        }
-        again
     }
 }
 
@@ -263,46 +169,13 @@ impl AccountOrders {
         }
     }
 
-    fn open(&mut self, number: u32, instrument: InstrumentId, shard: usize) {
-        self.note(Known { number, instrument, shard: shard as u8, open: true });
+    fn open(&mut self, number: u32, shard: usize) {
+        self.note(Known { number, shard: shard as u16, open: true });
     }
 
     /// It is answered and no open order, or no longer.
-    fn close(&mut self, number: u32, instrument: InstrumentId, shard: usize) {
-        self.note(Known { number, instrument, shard: shard as u8, open: false });
-    }
-
-    /// What a report answers waits for no answer any more.
-    fn answer(&mut self, report: &ExecutionReport) {
-        if self.unanswered.is_empty() {
-            return;
-        }
-        let number = report.user_ref;
-        let gone = report.leaves.0 == 0;
-        let is_answered = |asked: &Command| {
-            asked.user_ref == number
-                && match (asked.kind, report.kind) {
-                    (CommandKind::NewOrder, ExecutionKind::Accepted)
-                    | (CommandKind::Replace, ExecutionKind::Replaced)
-                    | (CommandKind::NewOrder | CommandKind::Replace, ExecutionKind::Rejected)
-                    | (
-                        CommandKind::Cancel | CommandKind::MassCancel,
-                        ExecutionKind::CancelRejected,
-                    )
-                    | (CommandKind::MassCancel, ExecutionKind::MassCanceled)
-                    | (CommandKind::Cancel, ExecutionKind::Canceled) => true,
-                    (CommandKind::Cancel, ExecutionKind::Executed) => gone,
-                    _ => false,
-                }
-        };
-        // Answers mostly come in the order of the requests.
-        if let Some(at) = self.unanswered.iter().position(is_answered) {
-            self.unanswered.remove(at);
-        }
-    }
-
-    fn instrument_of(&self, number: u32) -> InstrumentId {
-        self.find(number).map_or(InstrumentId(0), |at| self.known[at].instrument)
+    fn close(&mut self, number: u32, shard: usize) {
+        self.note(Known { number, shard: shard as u16, open: false });
     }
 
     fn note(&mut self, known: Known) {
@@ -331,16 +204,12 @@ impl AccountOrders {
         }
     }
 
-    /// Where the request is, or was answered: where its instrument is.
-    fn known(&self, number: u32, shard_of: &[u16]) -> Option<usize> {
-        let known = self.known[self.find(number).ok()?];
-        let place = usize::from(known.instrument.0).checked_sub(1);
-        let of = place.and_then(|place| shard_of.get(place)).copied();
-        Some(of.map_or(usize::from(known.shard), usize::from))
+    fn known(&self, number: u32) -> Option<usize> {
+        self.find(number).ok().map(|at| usize::from(self.known[at].shard))
     }
 
-    fn route(&self, number: u32, home: usize, shard_of: &[u16]) -> Route {
-        match (self.known(number, shard_of), self.unread.count_ones()) {
+    fn route(&self, number: u32, home: usize) -> Route {
+        match (self.known(number), self.unread.count_ones()) {
             (Some(shard), _) => Route::To(shard),
             (None, 0) => Route::To(home),
             (None, 1) => Route::To(self.unread.trailing_zeros() as usize),
@@ -414,73 +283,10 @@ mod tests {
         let replace =
             Command { orig_user_ref: UserRefNum(1), ..command(CommandKind::Replace, 2, 0) };
         assert_eq!(routes.route(&replace), Route::To(0));
-        routes.accounts[2].close(1, InstrumentId(1), 0);
-        routes.accounts[2].close(2, InstrumentId(1), 0);
+        routes.accounts[2].close(1, 0);
+        routes.accounts[2].close(2, 0);
         assert_eq!(routes.route(&replace), Route::To(0), "not to its home, which knows of neither");
         assert_eq!(routes.route(&command(CommandKind::Cancel, 1, 0)), Route::To(0));
-    }
-
-    fn report(kind: ExecutionKind, number: u32, instrument: u16) -> ExecutionReport {
-        let mut bytes = [0; size_of::<ExecutionReport>()];
-        bytes[0] = kind as u8;
-        let report = zerocopy::TryFromBytes::try_read_from_bytes(&bytes[..]);
-        let report: ExecutionReport = report.expect("a report");
-        ExecutionReport {
-            account: AccountId(2),
-            user_ref: UserRefNum(number),
-            instrument: InstrumentId(instrument),
-            ..report
-        }
-    }
-
-    #[test]
-    fn what_has_no_answer_goes_again_to_where_its_instrument_has_moved() {
-        let mut routes = Routes::new(3, vec![0, 1, 2], 4);
-        let account = AccountId(2);
-        routes.begin(account);
-        (0..3).for_each(|shard| routes.note_read(account, shard));
-        let replace =
-            Command { orig_user_ref: UserRefNum(1), ..command(CommandKind::Replace, 5, 0) };
-        let asked = [
-            command(CommandKind::NewOrder, 1, 1),
-            command(CommandKind::NewOrder, 2, 1),
-            command(CommandKind::NewOrder, 3, 3),
-            command(CommandKind::Cancel, 1, 0),
-            replace,
-        ];
-        for command in &asked {
-            routes.route(command);
-            routes.note_sent(command);
-        }
-        routes.learn(account, 0, &report(ExecutionKind::Accepted, 1, 1));
-        let place = |number: u32, shard: u32| {
-            let mut place = report(ExecutionKind::StreamReference, shard, 1);
-            place.session_seq = number;
-            place
-        };
-        assert!(!routes.has_moved());
-        routes.learn(account, 1, &place(7, 2));
-        assert!(routes.has_moved());
-        let again = routes.take_moved();
-        assert_eq!(again, [asked[1], asked[3], asked[4]], "not what is answered, nor another's");
-        assert!(again.iter().all(|command| routes.route(command) == Route::To(2)));
-        // An earlier word, as a stream that is read again tells it, says nothing.
-        routes.learn(account, 1, &place(7, 2));
-        routes.learn(account, 1, &place(5, 1));
-        assert!(!routes.has_moved());
-        assert_eq!(routes.route(&command(CommandKind::NewOrder, 9, 1)), Route::To(2));
-        // Answers of the new shard end it.
-        for (kind, number) in [
-            (ExecutionKind::Accepted, 2),
-            (ExecutionKind::Replaced, 5),
-            (ExecutionKind::CancelRejected, 1),
-        ] {
-            routes.learn(account, 2, &report(kind, number, 1));
-        }
-        routes.learn(account, 1, &place(8, 1));
-        assert_eq!(routes.take_moved(), []);
-        routes.begin(account);
-        assert!(routes.accounts[2].unanswered.is_empty());
     }
 
     #[test]
@@ -491,8 +297,8 @@ mod tests {
         }
         let orders = &mut routes.accounts[2];
         assert_eq!((orders.known.len(), orders.known[0].number), (KNOWN_MAX, 51), "all open");
-        (51..=150).for_each(|number| orders.close(number, InstrumentId(1), 0));
-        orders.open(KNOWN_MAX as u32 + 51, InstrumentId(2), 1);
+        (51..=150).for_each(|number| orders.close(number, 0));
+        orders.open(KNOWN_MAX as u32 + 51, 1);
         assert_eq!((orders.known.len(), orders.known[0].number), (KNOWN_MAX - 49, 101));
     }
 }

@@ -100,7 +100,6 @@ impl Feeder {
         self.t_last = input.t_seq.0;
         self.batch.inputs += 1;
         self.row_builder.take(input, &self.output.executions, &mut self.batch);
-        self.row_builder.take_moved(input, &self.output.moved, &mut self.batch);
         self.row_builder.days.take(&input.command, applied);
         Ok(true)
     }

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 
-use engine::Moved;
 use engine::daily::DayCount;
 use types::{
     CancelReason, Digest, ExecutionKind, ExecutionReport, Input, Liquidity, Qty,
@@ -48,26 +47,6 @@ impl RowBuilder {
             let (words, _) = report.as_bytes().as_chunks::<8>();
             words.iter().for_each(|word| self.digest.fold(u64::from_le_bytes(*word)));
             self.take_one(input, report, batch);
-        }
-    }
-
-    /// Takes what came from another shard with an instrument, or went: an order that came has a row as if it
-    /// were new, which says what is open of it; in the other shard's tables it is moved.
-    pub(crate) fn take_moved(&mut self, input: &Input, moved: &[Moved], batch: &mut Batch) {
-        for moved in moved {
-            let Moved::Order { came, report } = moved else { continue };
-            if *came {
-                self.reports += 1;
-                let mut order = self.order(input, report, 0);
-                order.terms = Terms::of_open(report);
-                self.begin(report, order);
-            } else if let Some(order) = self.open.remove(&key_of(report)) {
-                batch.orders.push(Order {
-                    state: OrderState::Moved,
-                    t_last: report.t_seq,
-                    ..order
-                });
-            }
         }
     }
 

@@ -175,9 +175,6 @@ pub enum CommandKind {
     /// What another shard has streamed to an account comes next in the stream of its home: see
     /// [`crate::MergeRecord`], which names the fields. Changes no book and prints nothing.
     MergeStream = 22,
-    /// A part of an instrument that moves to this shard: see [`crate::MovePart`], which names the fields. With
-    /// the last part the instrument is taken up.
-    MovePart = 23,
 }
 
 /// What a [`CommandKind::SetNode`] changes about a node or the tree; codes 1..=8 in
@@ -228,10 +225,6 @@ pub const SESSION_RESET: u8 = 1;
 /// [`crate::ExecutionReport::flags`] of a [`crate::ExecutionKind::CancelRejected`]: what is refused
 /// is a mass cancel. Without it the flags of such a report are zero.
 pub const REFUSED_MASS_CANCEL: u8 = 1;
-
-/// [`Command::param`] of a new order or replace that a gateway sends to the shard that an instrument has moved
-/// to, because it has no answer of the old one.
-pub const REQUEST_SENT_AGAIN: u8 = 1;
 
 /// [`Command::flags`]: the order must rest; it is rejected if it would trade on entry.
 pub const ORDER_POST_ONLY: u8 = 1;

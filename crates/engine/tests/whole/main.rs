@@ -6,7 +6,6 @@ mod bench;
 mod daily;
 mod expiry;
 mod flow;
-mod moves;
 mod operators;
 mod overload;
 mod phases;

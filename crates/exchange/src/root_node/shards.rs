@@ -8,7 +8,7 @@
 //!
 //! Datagram, little-endian: version u8, kind u8, sender u16, commands for all that the sender has
 //! carried out u32, and by kind: notes of limits ([`AllotNote`]); accounts (u16, six zeros) each with a
-//! position u64; one command; nothing; parts of an instrument that moves (module `moves`). Where the venue has a secret a tag of 32 bytes ends it.
+//! position u64; one command; nothing. Where the venue has a secret a tag of 32 bytes ends it.
 
 use engine::{AllotNote, AllotSteps, Allotter, DIRECTIVES_KEPT, Engine, log::Draft};
 use overlay::aes_gcm::KeySource;
@@ -20,12 +20,11 @@ use types::{
 use zerocopy::{IntoBytes, TryFromBytes};
 
 use super::Root;
-use super::moves::Moves;
 use crate::config::ExchangeConfig;
 
 const VERSION: u8 = 1;
-pub(super) const HEADER: usize = 8;
-pub(super) const TAG: usize = 32;
+const HEADER: usize = 8;
+const TAG: usize = 32;
 /// Bytes of an account and its position.
 const POSITION: usize = 16;
 /// What was not confirmed is told again after this, at first and at most.
@@ -38,7 +37,7 @@ const DIRECT_NS: u64 = 10 * Nanos::MILLI;
 
 /// What a datagram says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+enum Kind {
     /// Notes of limits.
     Allot = 1,
     /// To the home of accounts: how long their streams are here.
@@ -49,18 +48,11 @@ pub(super) enum Kind {
     Direct = 4,
     /// Nothing more than its header.
     Alive = 5,
-    /// To the shard that an instrument goes to: some bytes of it.
-    Move = 6,
-    /// From that shard: how many it has.
-    Have = 7,
-    /// To the first shard: instruments that have arrived.
-    Arrived = 8,
 }
 
 impl Kind {
     fn of(number: u8) -> Option<Kind> {
-        use Kind::{Alive, Allot, Arrived, Direct, Have, Merged, Move, Streams};
-        let all = [Allot, Streams, Merged, Direct, Alive, Move, Have, Arrived];
+        let all = [Kind::Allot, Kind::Streams, Kind::Merged, Kind::Direct, Kind::Alive];
         all.into_iter().find(|kind| *kind as u8 == number)
     }
 }
@@ -76,8 +68,6 @@ pub struct BetweenCounters {
     pub refused: u64,
     /// Records that put other shards' streams into those of accounts that are at home here.
     pub merged: u64,
-    /// Bytes sent of instruments that go to other shards, those sent again included.
-    pub moved: u64,
 }
 
 /// What one other shard is known to be like.
@@ -93,12 +83,12 @@ struct Neighbour {
 
 /// The dealings of one root with the roots of the other shards.
 pub(super) struct Shards {
-    pub(super) me: ShardId,
+    me: ShardId,
     shards: u16,
-    pub(super) datagram_max: usize,
+    datagram_max: usize,
     keys: Option<KeySource>,
     /// While it leads.
-    pub(super) allotter: Option<Allotter>,
+    allotter: Option<Allotter>,
     steps: AllotSteps,
     /// Limits moved by inputs applied since the last call.
     moved: Vec<AllotRecord>,
@@ -118,11 +108,9 @@ pub(super) struct Shards {
     proposed: Vec<u64>,
     neighbours: Vec<Neighbour>,
     /// The last command for all that is on its way into the log.
-    pub(super) directing: u32,
+    directing: u32,
     alive_at: Nanos,
-    /// Instruments that come and go.
-    pub(super) moves: Moves,
-    pub(super) counters: BetweenCounters,
+    counters: BetweenCounters,
 }
 
 /// Why a command is not passed to all shards.
@@ -184,7 +172,6 @@ impl Shards {
             neighbours: vec![Neighbour::default(); usize::from(shards)],
             directing: 0,
             alive_at: Nanos(0),
-            moves: Moves::default(),
             counters: BetweenCounters::default(),
         };
         new.allotter = Some(Allotter::new(engine));
@@ -211,7 +198,6 @@ impl Shards {
         self.proposed.fill(0);
         self.neighbours.fill(Neighbour::default());
         (self.directing, self.alive_at) = (0, Nanos(0));
-        self.moves.forget();
     }
 
     /// It leads, or stands alone, from now on, with this state: everything is to be told.
@@ -244,10 +230,6 @@ impl Shards {
         match command.kind {
             CommandKind::Allot => self.moved.extend(AllotRecord::of(command)),
             CommandKind::MergeStream => self.merged.extend(MergeRecord::of(command)),
-            CommandKind::EndOfDay => self.moves.begin_anew(),
-            CommandKind::StartOfDay | CommandKind::SetInstrument | CommandKind::MovePart => {
-                self.moves.look()
-            }
             _ => {}
         }
     }
@@ -255,10 +237,7 @@ impl Shards {
     /// When [`Root::serve_shards`] is wanted next.
     pub(super) fn next_timeout(&self) -> Nanos {
         match &self.allotter {
-            Some(allotter) => {
-                let moves = self.moves.next_timeout();
-                allotter.next_tick().min(self.again_at).min(self.alive_at).min(moves)
-            }
+            Some(allotter) => allotter.next_tick().min(self.again_at).min(self.alive_at),
             None => Nanos::NEVER,
         }
     }
@@ -268,7 +247,7 @@ impl Shards {
     }
 
     /// Sends one datagram to a shard.
-    pub(super) fn send(
+    fn send(
         &mut self,
         (to, kind): (ShardId, Kind),
         directive: u32,
@@ -439,7 +418,7 @@ impl Root {
     }
 
     /// Puts a record of this shard's own into the log, if there is room; it goes on with the pump.
-    pub(super) fn record(&mut self, now: ClockReading, command: Command) -> bool {
+    fn record(&mut self, now: ClockReading, command: Command) -> bool {
         if self.schedule.ended || !self.gate_has_room() || !self.has_room() {
             return false;
         }
@@ -476,9 +455,6 @@ impl Root {
             }
             Kind::Direct => self.hear_direct(now, from, rest),
             Kind::Alive => rest.is_empty(),
-            Kind::Move => self.hear_move(now, from, rest, out),
-            Kind::Have => self.hear_have(from, rest, out),
-            Kind::Arrived => self.hear_arrived(now, from, rest, out),
         };
         if let Some(shards) = self.shards.as_mut().filter(|_| !sound) {
             shards.counters.refused += 1;
@@ -654,7 +630,6 @@ impl Root {
 
     /// Timers of the dealings with other shards.
     pub(super) fn serve_shards(&mut self, now: ClockReading, out: &mut Outbox) {
-        self.serve_moves(now, out);
         let Root { shards: Some(shards), engine, private, .. } = self else { return };
         let Some(allotter) = &mut shards.allotter else { return };
         let directive = engine.directive();

@@ -229,10 +229,7 @@ impl Site {
             Mistake::TellsEarly => {
                 with_records(bytes, |_, report| report.public_after = FeedSeq(0))
             }
-            Mistake::RoutesWrong
-            | Mistake::GrantsDoubled
-            | Mistake::LeavesOrder
-            | Mistake::KeepsOrders => None,
+            Mistake::RoutesWrong | Mistake::GrantsDoubled => None,
         }
     }
 }

@@ -1,16 +1,15 @@
 //! One seed: the venue, what goes wrong, and the checks.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use engine::{Config, Limits, MoveFault};
+use engine::{Config, Limits};
 use exchange::{
     Account, DirectError, ExchangeConfig, Life, LoginTerms, Secret, ShardPlace, Throttle,
     Timetable, Venue, deploy_venue, venue_edge,
 };
 use types::{
-    AccountId, Channel, Command, CommandKind, Input, Instrument, InstrumentId, InstrumentParam,
-    LimitKind, Nanos, Peer, Price, Qty, ShardId, SplitMix64, Symbol,
+    AccountId, Channel, Command, CommandKind, Input, Instrument, InstrumentId, LimitKind, Nanos,
+    Peer, Price, Qty, ShardId, SplitMix64, Symbol,
 };
 use wire::ouch;
 
@@ -46,8 +45,6 @@ const LISTEN_NS: u64 = 6_000 * MILLI;
 const STEP_NS: u64 = 10 * MILLI;
 /// The operator's commands.
 const COMMANDS: usize = 4;
-/// Days that end meanwhile, and instruments that are to move.
-const ROLLS: usize = 3;
 /// A participant's door of an edge.
 const ENTRY: Channel = Channel(2);
 
@@ -114,8 +111,6 @@ fn config(
         _ => vec![credit, orders],
     };
     let mut config = scenario.config(seed);
-    // Nine roots for each seed, and a dozen more when they begin anew: small ones.
-    (config.store.datagrams, config.store.bytes) = (1 << 12, 1 << 20);
     config.instruments = instruments(shards);
     config.timetable = Timetable::open_at_once();
     config.accounts = (1..=ACCOUNTS).map(account).collect();
@@ -236,9 +231,6 @@ impl Run {
         self.counts.references += audited.references;
         self.counts.parts_moved += audited.granted;
         self.counts.executions += audited.trades;
-        self.counts.orders_moved += audited.moved;
-        self.counts.instruments_moved += audited.moves;
-        audited.check_states(self.roots())?;
         let streams = self.encoded(&audited);
         self.check_traders(&streams)?;
         self.check_edges()?;
@@ -298,18 +290,8 @@ impl Run {
         let known = known.map(|root| root.engine().directive());
         if let (Some((number, since)), Some(known)) = (self.operator.given, known) {
             if known >= number {
-                // The number may have become another command's, of whoever led next.
-                let expected = Command { session_seq: number, ..command };
-                let taken = self
-                    .world
-                    .node(root)
-                    .and_then(|site| site.actor()?.as_root()?.engine().directive_at(number));
-                self.operator.given = None;
-                if taken == Some(expected) {
-                    self.operator.next += 1;
-                    self.counts.commands_for_all += 1;
-                    self.counts.rolls += u64::from(command.kind == CommandKind::EndOfDay);
-                }
+                (self.operator.next, self.operator.given) = (self.operator.next + 1, None);
+                self.counts.commands_for_all += 1;
             } else if now.since(since) > 500 * MILLI {
                 // Whoever had taken it has led no more before it was in the log.
                 self.operator.given = None;
@@ -383,16 +365,12 @@ impl Run {
 
     fn directed(&self) -> bool {
         let all = self.operator.commands.len();
-        let mut known = self.roots().map(|root| root.map(|root| root.engine().directive()));
-        let first = known.next().flatten();
-        let equal = first.is_some() && known.all(|known| known == first);
         let done = |root: Option<&exchange::Root>| {
             root.is_some_and(|root| {
-                let mut ids = self.config.instruments.iter().map(|instrument| instrument.id);
-                root.waiting() == 0 && ids.all(|id| root.engine().moving(id).is_none())
+                root.engine().directive() as usize == all && root.waiting() == 0
             })
         };
-        equal && self.operator.next == all && self.roots().all(done)
+        self.operator.next == all && self.roots().all(done)
     }
 
     /// How long the merged stream of an account is by its home's log.
@@ -412,13 +390,6 @@ impl Run {
                             && input.command.account == account
                     })
                     .count() as u64;
-                // A word about where an instrument is: once for each move, however often it was said.
-                let places = root.applied().filter(|input| {
-                    input.command.kind == CommandKind::SetInstrument
-                        && input.command.param == InstrumentParam::Placed as u8
-                });
-                let moves: BTreeSet<i64> = places.map(|input| input.command.price.0).collect();
-                length -= moves.len() as u64;
             }
         }
         Some(length)
@@ -544,12 +515,6 @@ impl Run {
         }
         self.counts.orders += orders;
         self.counts.merge_logins += logins;
-        for edge in 0..self.sites.edges {
-            let site = self.world.node(self.sites.edge + edge);
-            let edge = site.and_then(Site::actor).and_then(Actor::as_edge);
-            let again = edge.map_or(0, |edge| edge.gateway().counters().sent_again);
-            self.counts.sent_again += again;
-        }
         self.counts.parts_short += short;
         self.counts.datagrams_lost += self.world.links().total().dropped;
         for root in self.sites.roots.clone() {
@@ -593,21 +558,6 @@ fn operator(
         };
         commands.push((at, command));
     }
-    // Instruments move at the ends of days, which go over into the next.
-    for _ in 0..ROLLS {
-        let at = START.after(BEGIN_NS + dice.below(FAULTY_NS - BEGIN_NS));
-        let instrument = InstrumentId(1 + dice.below(config.instruments.len() as u64) as u16);
-        let to = dice.below(u64::from(config.shard.shards));
-        let (param, qty) = (InstrumentParam::Shard as u8, Qty(to));
-        let kind = CommandKind::SetInstrument;
-        commands.push((at, Command { instrument, param, qty, ..Command::new(kind) }));
-        let roll = at.after(dice.below(300 * MILLI));
-        commands.push((roll, Command { param: 1, ..Command::new(CommandKind::EndOfDay) }));
-    }
-    commands.sort_by_key(|(at, _)| *at);
-    // What was asked for last moves with a last one.
-    let last = commands.last().map_or(START, |(at, _)| *at).after(50 * MILLI);
-    commands.push((last, Command { param: 1, ..Command::new(CommandKind::EndOfDay) }));
     Operator { commands, next: 0, given: None }
 }
 
@@ -641,12 +591,7 @@ fn build(
             let (actor, group) = match group {
                 0 => {
                     let nothing = Sabotage::Nothing;
-                    let mut group = ReplicaGroup::new(&config, REPLICAS, bound_ns, nothing);
-                    match options.mistake {
-                        Some(Mistake::LeavesOrder) => group.move_wrongly(MoveFault::LeavesOne),
-                        Some(Mistake::KeepsOrders) => group.move_wrongly(MoveFault::KeepsAll),
-                        _ => {}
-                    }
+                    let group = ReplicaGroup::new(&config, REPLICAS, bound_ns, nothing);
                     (Actor::Group(Box::new(group)), 0)
                 }
                 _ => (Actor::Role(node), 1),
