@@ -200,10 +200,7 @@ fn prometheus(program: &Path, dir: &Path, (port, venue): (u16, u16)) -> Running 
 }
 
 /// Metrics that this exchange has none of, and why.
-const NOT_HERE: [&str; 5] = [
-    // Sockets that send by themselves are no data plane.
-    "fairbell_plane_datagrams_total",
-    "fairbell_plane_dropped_total",
+const NOT_HERE: [&str; 3] = [
     // The observer of a fleet has them.
     "fairbell_fairness_orders",
     "fairbell_fairness_inverted_orders",
