@@ -152,7 +152,7 @@ fn several_shards_in_steady_state_allocate_nothing() {
     assert!(day.roots.iter().all(|root| root.between().merged > 500), "streams are merged");
     assert_eq!(day.edge.gateway().counters().reports, 7_200);
     assert!(day.written > 3_600, "{}", day.written);
-    // In 1,400 orders and 700 trades something that is kept grows once by a chunk.
+    // The list of an account's chunks of private records (overlay::private) doubles once; nothing else grows.
     let busy = counts.iter().filter(|count| **count > 0).count();
     assert!(busy <= 1 && counts.iter().all(|count| *count <= 1), "{counts:?}");
 }
