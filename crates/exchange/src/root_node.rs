@@ -486,10 +486,8 @@ impl Root {
         self.apply_logged(now, out);
         self.note_room(now.now);
         self.recycle();
-        // Answers first: who waits for one waits for every copy of a tick that leaves before it. What may
-        // not be known before the tick is kept at the gateway.
-        self.private.flush(now, out);
         self.downlinks.flush(now, out);
+        self.private.flush(now, out);
         self.tell_shards(now, out);
         let (engine, ingress, nodes) =
             (&self.engine, &self.inbound.ingress, &self.inbound.gateways);

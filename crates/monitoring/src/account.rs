@@ -24,7 +24,7 @@ impl Account {
     /// they are known. None at all: everything before `first` of that life has been told.
     pub fn take(&mut self, life: u64, first: u64, count: u64) -> u64 {
         if life < self.life || first == 0 {
-            self.again += count;
+            self.again = self.again.saturating_add(count);
             return count;
         }
         if life > self.life {
@@ -32,10 +32,10 @@ impl Account {
             self.next = 1;
             self.lives += 1;
         }
-        self.missing += first.saturating_sub(self.next);
+        self.missing = self.missing.saturating_add(first.saturating_sub(self.next));
         let known = self.next.saturating_sub(first).min(count);
-        self.again += known;
-        self.got += count - known;
+        self.again = self.again.saturating_add(known);
+        self.got = self.got.saturating_add(count - known);
         self.next = self.next.max(first.saturating_add(count));
         known
     }

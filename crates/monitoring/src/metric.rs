@@ -122,9 +122,9 @@ impl Buckets {
         self.counts.iter().sum()
     }
 
+    /// How many each bucket that has an end has; the one without comes of the count of all.
     fn each(&self) -> Vec<(f64, u64)> {
-        let ends = self.bounds.iter().copied().chain([f64::MAX]);
-        ends.zip(self.counts.iter().copied()).collect()
+        self.bounds.iter().copied().zip(self.counts.iter().copied()).collect()
     }
 }
 
@@ -323,9 +323,9 @@ mod tests {
                         # HELP way_seconds A way\n# TYPE way_seconds histogram\n";
         assert!(page.starts_with(expected), "{page}");
         for line in [
-            "way_seconds_bucket{le=\"0.001\",machine=\"edge-1\",gateway=\"3\"} 2",
-            "way_seconds_bucket{le=\"0.01\",machine=\"edge-1\",gateway=\"3\"} 3",
-            "way_seconds_bucket{le=\"+Inf\",machine=\"edge-1\",gateway=\"3\"} 4",
+            "way_seconds_bucket{machine=\"edge-1\",gateway=\"3\",le=\"0.001\"} 2",
+            "way_seconds_bucket{machine=\"edge-1\",gateway=\"3\",le=\"0.01\"} 3",
+            "way_seconds_bucket{machine=\"edge-1\",gateway=\"3\",le=\"+Inf\"} 4",
             "way_seconds_count{machine=\"edge-1\",gateway=\"3\"} 4",
         ] {
             assert!(page.contains(line), "{line}: {page}");
