@@ -37,9 +37,11 @@ export class Session {
     }
     try {
       await app.api.setClock();
-      app.api.signer = await signer(name, secret);
-      this.account = await this.#roles();
+      const signs = await signer(name, secret);
+      // Before anything shows that the page is signed in.
       $("secret").value = "";
+      app.api.signer = signs;
+      this.account = await this.#roles();
       $("key").value = "";
       if (this.account) await app.socket.authenticate();
     } catch (refused) {
