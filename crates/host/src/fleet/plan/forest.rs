@@ -47,9 +47,6 @@ pub struct Wanted<'a> {
     pub subtree: Option<NodeId>,
     /// What the observer measured with the present tree.
     pub measured: Option<Measured>,
-    /// What plans of the last minutes that found no straggler measured of nodes, ns a hop: with one in the tree it
-    /// is the small difference of two large times.
-    pub calm_node_ns: &'a [f64],
     /// Clocks of the root and an edge differ by so much at most, ns.
     pub uncertainty_ns: u64,
 }
@@ -72,21 +69,8 @@ pub struct Forest {
     pub trees: Vec<Candidate>,
     /// The best one that can be, beside the present one.
     pub verdict: VerdictLine,
-    /// What was measured of nodes with a tree that has no straggler, ns a hop: below 0 where probes, which load
-    /// the machines, took longer than datagrams. `None` where nothing was measured or the tree is to change.
-    pub calm_node_ns: Option<f64>,
     /// See [`super::PlanReport::node_ns`].
     pub node_ns: f64,
-}
-
-/// The middle one, or the mean of the middle two; 0 of none.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match (values.len() / 2, values.len() % 2) {
-        (0, 0) => 0.0,
-        (at, 0) => f64::midpoint(values[at - 1], values[at]),
-        (at, _) => values[at],
-    }
 }
 
 /// Ways of messages through a tree of this topology, of whose leaves only some are looked at.
@@ -220,26 +204,17 @@ impl Wanted<'_> {
         let of_present = played(&present);
         let by_probes = predict(&of_present, self.seed);
         let usable = by_probes.incomplete < 0.5;
-        // What is late because of a straggler is repaired sooner than it comes: then the way to the first
-        // edge, which a straggler changes little, says what nodes take.
+        // Probes load the machines, so they may take longer than datagrams; that cancels, because the other trees are
+        // judged by the same probes. Far below them is only a tree whose straggler's datagrams are repaired sooner
+        // than they come: then the way to the first edge, which a straggler changes little, says what nodes take.
         let to_first =
             predict(&play_to_first(&ways, &problem.vms(&present), &probes, &how), self.seed);
-        let last_ns = self.measured.filter(|_| usable).map(|measured| {
+        let node_ns = self.measured.filter(|_| usable).map_or(0.0, |measured| {
             let last = measured.p50_ns as f64 - by_probes.p50_ns;
             let first = measured.first_ns as f64 - to_first.p50_ns;
-            (last / ways.depth() as f64, first / ways.depth() as f64)
+            let repaired = (measured.p50_ns as f64) < by_probes.p50_ns / 2.0;
+            (if repaired { first.max(0.0) } else { last }) / ways.depth() as f64
         });
-        let node_ns = match (self.calm_node_ns, last_ns) {
-            ([], None) => 0.0,
-            ([], Some((last, first))) => {
-                if last >= 0.0 {
-                    last
-                } else {
-                    first.max(0.0)
-                }
-            }
-            (calm, _) => median(calm.to_vec()),
-        };
         let shape = |routes: &Routes, fanout: usize| (routes.depth(), fanout);
         let predicted = |played: &[Vec<i64>], depth: usize| {
             let by = predict(played, self.seed);
@@ -275,8 +250,7 @@ impl Wanted<'_> {
         }
         let p50 = |of: &Candidate| of.line.predicted.p50_ns;
         trees.sort_by(|a, b| p50(a).total_cmp(&p50(b)));
-        let calm_node_ns = last_ns.map(|(last, _)| last).filter(|_| !verdict.counts);
-        Ok(Forest { trees, verdict, calm_node_ns, node_ns })
+        Ok(Forest { trees, verdict, node_ns })
     }
 
     /// The best tree that can be, by the probes that trees are chosen by, judged by the others.
@@ -449,15 +423,6 @@ mod tests {
     }
 
     fn grown(slow: u16, subtree: Option<u16>, measured_p50: Option<u64>) -> Forest {
-        grown_after(&[], slow, subtree, measured_p50)
-    }
-
-    fn grown_after(
-        calm_node_ns: &[f64],
-        slow: u16,
-        subtree: Option<u16>,
-        measured_p50: Option<u64>,
-    ) -> Forest {
         let (tree, pool, delays) = measured(slow, 1);
         let settings = PlanSettings::default();
         let measured = measured_p50.map(|p50_ns| Measured {
@@ -474,7 +439,6 @@ mod tests {
             seed: 1,
             subtree: subtree.map(NodeId),
             measured,
-            calm_node_ns,
             uncertainty_ns: 1_800,
         };
         wanted.grow().expect("a forest")
@@ -522,33 +486,26 @@ mod tests {
     }
 
     #[test]
-    fn what_calm_plans_found_of_nodes_outvotes_a_measurement_with_a_straggler() {
-        let alone = grown(3, None, Some(700_000));
-        assert!(alone.verdict.counts && alone.calm_node_ns.is_none());
-        let forest = grown_after(&[9_000.0, -4_000.0, 5_000.0], 3, None, Some(700_000));
-        assert_eq!((forest.calm_node_ns, forest.node_ns), (None, 5_000.0));
-        let best = |of: &Forest| of.trees[0].line.clone();
-        let fewer = (alone.node_ns - 5_000.0) * best(&alone).depth as f64;
-        let gained = best(&alone).predicted.p50_ns - best(&forest).predicted.p50_ns;
-        assert!((gained - fewer).abs() < 1.0, "{gained} {fewer}");
-        // Nothing measured now: those of before alone.
-        assert_eq!(grown_after(&[3_000.0, 1_000.0], 3, None, None).node_ns, 2_000.0);
-        // Without a straggler the next ones hear of it, also where probes took longer than datagrams.
-        let present = |of: &Forest| {
-            let found = of.trees.iter().find(|tree| tree.line.strategy == "PRESENT");
-            found.expect("it is among them").line.predicted.p50_ns
+    fn probes_that_take_longer_than_datagrams_cancel_out() {
+        let of = |measured: Option<u64>| {
+            let forest = grown(3, None, measured);
+            let present = forest.trees.iter().find(|tree| tree.line.strategy == "PRESENT");
+            let present = present.expect("it is among them").line.predicted.p50_ns;
+            (present, forest.trees[0].line.predicted.p50_ns, forest.node_ns)
         };
-        let probed = present(&grown(0, None, None));
-        for more in [12_000.0, -8_000.0] {
-            let calm = grown(0, None, Some((probed + more) as u64)).calm_node_ns;
-            assert!(calm.is_some_and(|ns| (2.0 * ns - more).abs() < 1.0), "{calm:?} {more}");
-        }
+        let (probed, best, _) = of(None);
+        // Datagrams are quicker than the probes said by 20 us.
+        let (present, quicker, node_ns) = of(Some(probed as u64 - 20_000));
+        assert!((present - (probed - 20_000.0)).abs() < 2.0, "{present} {probed}");
+        let depth = (probed - present) / -node_ns;
+        assert!(node_ns < 0.0 && (depth - 2.0).abs() < 0.01, "{node_ns}");
+        assert!(best - quicker > 9_000.0, "{best} {quicker}");
     }
 
     #[test]
     fn where_repairs_are_quicker_than_the_tree_the_way_to_the_first_edge_calibrates() {
-        // By probes 100 us and some to the first edge, 500 to the last, of which 300 are measured.
-        let forest = grown(3, None, Some(300_000));
+        // By probes 100 us and some to the first edge, 500 to the last, of which 200 are measured.
+        let forest = grown(3, None, Some(200_000));
         assert!((1_000.0..25_000.0).contains(&forest.node_ns), "{}", forest.node_ns);
         let all = forest.trees.iter().map(|tree| tree.line.predicted.p50_ns);
         assert!(all.into_iter().all(|ns| ns > 0.0), "{:?}", forest.trees);
@@ -575,7 +532,6 @@ mod tests {
             seed: 1,
             subtree: Some(NodeId(6)),
             measured: None,
-            calm_node_ns: &[],
             uncertainty_ns: 0,
         };
         assert!(wanted.grow().expect_err("it stands by").contains("no place"));
@@ -596,7 +552,6 @@ mod tests {
             seed: 1,
             subtree: None,
             measured: None,
-            calm_node_ns: &[],
             uncertainty_ns: 0,
         };
         let made = |layers: &[usize]| Topology::from_layers(layers).expect("a tree");

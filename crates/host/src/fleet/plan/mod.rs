@@ -304,9 +304,8 @@ pub struct PlanReport {
     /// Trees, the one that is predicted to be quickest first.
     pub trees: Vec<TreeLine>,
     /// What nodes take for a hop beyond what probes do, ns: measured with the present tree less what its
-    /// probes say. The median of the last ten minutes' plans that found no straggler; below 0 where probes, which
-    /// load the machines, take longer than datagrams. Without such plans this one's, where repairs are quicker than
-    /// the tree by the first arrival; 0 where nothing was measured.
+    /// probes say, below 0 where probes, which load the machines, take longer than datagrams. Where repairs are
+    /// much quicker than the tree the same to the first arrival; 0 where nothing was measured.
     pub node_ns: f64,
     /// The best tree that can be the next epoch, beside the present one.
     pub verdict: VerdictLine,

@@ -42,41 +42,9 @@ pub(super) struct Planning {
     /// The job under way, and how many there were.
     job: Mutex<(u64, Option<Measuring>)>,
     last: Mutex<Option<Last>>,
-    calibration: Mutex<Calibration>,
-}
-
-/// What plans find of the time that nodes take.
-#[derive(Default)]
-struct Calibration {
     /// When plans were made, ns of the observer's clock: probes and the search take processors' time, so what
     /// datagrams took then is not the tree's alone.
-    planned: VecDeque<Range<u64>>,
-    /// What plans that found no straggler measured of nodes, ns a hop, and when.
-    node_ns: VecDeque<(Instant, f64)>,
-}
-
-/// Plans whose calibration counts in the next one, and for how long.
-const CALIBRATIONS: usize = 9;
-/// See [`CALIBRATIONS`].
-const CALIBRATED: Duration = Duration::from_secs(600);
-
-impl Calibration {
-    fn note_plan(&mut self, span: Range<u64>) {
-        self.planned.retain(|of| of.end.saturating_add(2 * SPAN_NS) > span.start);
-        self.planned.push_back(span);
-    }
-
-    fn note_node(&mut self, node_ns: f64) {
-        self.node_ns.push_back((Instant::now(), node_ns));
-        if self.node_ns.len() > CALIBRATIONS {
-            self.node_ns.pop_front();
-        }
-    }
-
-    fn recent(&self) -> Vec<f64> {
-        let recent = self.node_ns.iter().filter(|(at, _)| at.elapsed() < CALIBRATED);
-        recent.map(|(_, node_ns)| *node_ns).collect()
-    }
+    planned: Mutex<VecDeque<Range<u64>>>,
 }
 
 /// A machine whose clock is ahead of this one's by more may not say what the last plan was, ns.
@@ -165,7 +133,10 @@ impl Drop for Busy<'_> {
         let planning = &self.of.planning;
         lock(&planning.job).1 = None;
         let until = lock(&self.of.observer).of.now();
-        lock(&planning.calibration).note_plan(self.since..until);
+        let mut planned = lock(&planning.planned);
+        planned.retain(|of| of.end.saturating_add(2 * SPAN_NS) > self.since);
+        planned.push_back(self.since..until);
+        drop(planned);
         planning.busy.store(false, Ordering::Release);
     }
 }
@@ -192,7 +163,6 @@ impl Server {
         let (pool, absent) = self.pool(&tree)?;
         // Before the probes: what they cost nodes is not the tree's.
         let measured = self.measured();
-        let calm_node_ns = lock(&self.planning.calibration).recent();
         let delays = self.measure(&pool, request)?;
         let edge_bound = pool.edges.iter().map(|(_, machine)| delays.bound_ns(*machine)).max();
         let wanted = Wanted {
@@ -203,13 +173,9 @@ impl Server {
             seed: request.seed,
             subtree,
             measured,
-            calm_node_ns: &calm_node_ns,
             uncertainty_ns: delays.bound_ns(pool.root).saturating_add(edge_bound.unwrap_or(0)),
         };
         let forest = wanted.grow().map_err(|why| (why, false))?;
-        if let Some(node_ns) = forest.calm_node_ns {
-            lock(&self.planning.calibration).note_node(node_ns);
-        }
         let mut report = self.report(&wanted, &forest, absent);
         if request.apply || !request.strategy.is_empty() {
             self.apply(request, &tree, &forest, measured, &mut report)?;
@@ -237,8 +203,7 @@ impl Server {
 
     /// What the observer has measured in its last span while no plan was made; `None` where that is too little.
     fn measured(&self) -> Option<Measured> {
-        let planned: Vec<Range<u64>> =
-            lock(&self.planning.calibration).planned.iter().cloned().collect();
+        let planned: Vec<Range<u64>> = lock(&self.planning.planned).iter().cloned().collect();
         let measured = lock(&self.observer).of.ways(&planned);
         (measured.messages >= MEASURED_MIN).then_some(measured)
     }
