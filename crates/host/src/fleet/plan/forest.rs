@@ -6,7 +6,7 @@ use overlay::shape::{CHILD_NS, HOP_NS, Shape};
 use overlay::topology::{ROOT, Topology, Tree};
 use planner::noise::{Rule, SLICES, chosen_by, judge, judged_by};
 use planner::propose::{Problem, Proposal};
-use planner::routes::{Hop, Play, Probes, Routes, play, play_to_first, predict};
+use planner::routes::{Hop, Play, Prediction, Probes, Routes, play, play_to_first, predict};
 use types::NodeId;
 
 use super::measuring::Measuring;
@@ -204,24 +204,28 @@ impl Wanted<'_> {
         let of_present = played(&present);
         let by_probes = predict(&of_present, self.seed);
         let usable = by_probes.incomplete < 0.5;
-        // Probes load the machines, so they may take longer than datagrams; that cancels, because the other trees are
-        // judged by the same probes. Far below them is only a tree whose straggler's datagrams are repaired sooner
-        // than they come: then the way to the first edge, which a straggler changes little, says what nodes take.
+        let by: Vec<Prediction> =
+            proposals.iter().map(|of| predict(&played(&of.proxies), self.seed)).collect();
+        let best_ns = by.iter().map(|of| of.p50_ns).fold(by_probes.p50_ns, f64::min);
+        // Probes load the machines, so they may take longer than datagrams; that cancels, because all trees are
+        // judged by the same probes. Where next to nothing would be left of the best tree, a straggler's datagrams
+        // are repaired sooner than they come: then the way to the first edge, which a straggler changes little, says
+        // what nodes take.
         let to_first =
             predict(&play_to_first(&ways, &problem.vms(&present), &probes, &how), self.seed);
         let node_ns = self.measured.filter(|_| usable).map_or(0.0, |measured| {
             let last = measured.p50_ns as f64 - by_probes.p50_ns;
             let first = measured.first_ns as f64 - to_first.p50_ns;
-            let repaired = (measured.p50_ns as f64) < by_probes.p50_ns / 2.0;
+            let repaired = last < 0.0 && best_ns + last < best_ns / 4.0;
             (if repaired { first.max(0.0) } else { last }) / ways.depth() as f64
         });
         let shape = |routes: &Routes, fanout: usize| (routes.depth(), fanout);
-        let predicted = |played: &[Vec<i64>], depth: usize| {
-            let by = predict(played, self.seed);
-            Predicted::of(&by, node_ns * depth as f64, self.uncertainty_ns as f64)
+        let of = |by: &Prediction, depth: usize| {
+            Predicted::of(by, node_ns * depth as f64, self.uncertainty_ns as f64)
         };
+        let predicted = |played: &[Vec<i64>], depth: usize| of(&predict(played, self.seed), depth);
         let mut trees = Vec::new();
-        for proposal in &proposals {
+        for (proposal, by) in proposals.iter().zip(&by) {
             let nodes: Vec<Option<NodeId>> =
                 proposal.proxies.iter().map(|vm| self.node(*vm)).collect();
             let wanted: Vec<NodeId> = nodes.iter().flatten().copied().collect();
@@ -238,7 +242,7 @@ impl Wanted<'_> {
                 depth,
                 fanout,
                 moves,
-                predicted: predicted(&played(&proposal.proxies), depth),
+                predicted: of(by, depth),
                 obstacle,
                 ..TreeLine::default()
             };
@@ -504,8 +508,8 @@ mod tests {
 
     #[test]
     fn where_repairs_are_quicker_than_the_tree_the_way_to_the_first_edge_calibrates() {
-        // By probes 100 us and some to the first edge, 500 to the last, of which 200 are measured.
-        let forest = grown(3, None, Some(200_000));
+        // By probes 100 us and some to the first edge, 500 to the last, of which 300 are measured.
+        let forest = grown(3, None, Some(300_000));
         assert!((1_000.0..25_000.0).contains(&forest.node_ns), "{}", forest.node_ns);
         let all = forest.trees.iter().map(|tree| tree.line.predicted.p50_ns);
         assert!(all.into_iter().all(|ns| ns > 0.0), "{:?}", forest.trees);
