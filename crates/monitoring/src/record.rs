@@ -24,7 +24,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    /// All.
+    /// Every kind of record, each of which has a stream of its own.
     pub const ALL: [RecordKind; 2] = [RecordKind::Orders, RecordKind::Releases];
 
     /// Its number in entries.

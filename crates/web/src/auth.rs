@@ -105,7 +105,7 @@ struct Known {
     hmac: hmac::Key,
     /// Signatures and when they came, oldest first.
     seen: VecDeque<(u64, [u8; 32])>,
-    /// Thousandths.
+    /// Credits left when they were last counted, in thousandths of one (0 to 2,000 times `credits_per_s`).
     credits: u64,
     refilled_ms: u64,
     /// WebSocket tokens that are not used yet, and until when they count.

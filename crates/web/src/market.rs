@@ -60,7 +60,7 @@ pub enum Topic {
 }
 
 impl Topic {
-    /// All of them.
+    /// Every topic, in the order of their declaration.
     pub const ALL: [Topic; 7] = [
         Topic::Book,
         Topic::Queue,

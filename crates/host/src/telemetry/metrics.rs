@@ -10,7 +10,7 @@ macro_rules! metrics {
             pub(super) static $id: Metric =
                 Metric { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };
         )*
-        /// All of them.
+        /// Every metric of this table, in its order; `docs/metrics.md` lists the same.
         pub static ALL: &[&Metric] = &[$(&$id),*];
     };
 }

@@ -73,7 +73,7 @@ struct Tools<'a> {
 /// What an attacker saw: attempts, and answers by status and code.
 #[derive(Default)]
 pub struct Seen {
-    /// Attempts.
+    /// Requests or connections that the attacker tried.
     pub attempts: u64,
     /// Answers by their codes; with `http ` before those without one.
     pub told: BTreeMap<String, u64>,

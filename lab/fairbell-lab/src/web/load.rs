@@ -92,7 +92,7 @@ struct Client {
 pub struct Seen {
     /// Messages sent.
     pub sent: u64,
-    /// Answered.
+    /// Requests that were answered before the end of the run.
     pub answered: u64,
     /// Answers that were refusals.
     pub refused: u64,
