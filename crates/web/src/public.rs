@@ -85,7 +85,7 @@ impl PublicCredits {
             let (per_s, missing) = (self.per_s, (1_000 - thousandths) as u64);
             let ms = missing.div_ceil(u64::from(per_s));
             return refused(format!(
-                "requests without a key: this address has no credits left, {per_s} come back in a second; try again \
+                "paths without a signature: this address has no credits left, {per_s} come back in a second; try again \
                  in {ms} ms"
             ));
         }
@@ -103,16 +103,14 @@ impl PublicCredits {
     }
 }
 
-/// Charges a request that names no key; keys have credits of their own.
+/// Charges a request on a path that no key signs.
 pub(crate) async fn charged(
     State(door): State<Arc<Door>>,
     request: Request,
     next: Next,
 ) -> Response {
     let from = request.extensions().get::<ConnectInfo<std::net::SocketAddr>>();
-    let Some(from) =
-        from.map(|from| from.0.ip()).filter(|_| !request.headers().contains_key("fb-key"))
-    else {
+    let Some(from) = from.map(|from| from.0.ip()) else {
         return next.run(request).await;
     };
     if let Err(refused) = door.public.admit(now_ms(), from) {

@@ -445,7 +445,7 @@ async fn status(State(door): Here, Path(symbol): Path<String>, request: Request)
 async fn fairness(State(door): Here) -> Response {
     match door.call(|node: &mut WebNode| node.evidence()).await {
         Some(feed) => {
-            let venue = door.settings.evidence.as_ref().map_or(Value::Null, |venue| venue());
+            let venue = door.settings.venue.fairness();
             json_response(StatusCode::OK, &json!({ "feed": feed, "venue": venue }))
         }
         None => ApiError::new("busy", "the door has too much to do: try again").into_response(),
@@ -487,7 +487,8 @@ async fn same_site(State(door): Here, request: Request, next: Next) -> Response 
 }
 
 pub(crate) fn router(door: Arc<Door>) -> Router {
-    Router::new()
+    // Each of these costs credits of the address, whatever headers it has; the others cost credits of a key.
+    let public = Router::new()
         .route("/v1/time", get(time))
         .route("/v1/instruments", get(instruments))
         .route("/v1/book/{symbol}", get(book))
@@ -498,6 +499,12 @@ pub(crate) fn router(door: Arc<Door>) -> Router {
         .route("/v1/auctions/{symbol}", get(auctions))
         .route("/v1/status/{symbol}", get(status))
         .route("/v1/fairness", get(fairness))
+        .route("/v1/tree", get(venue::tree))
+        .route("/v1/ws", get(socket::upgrade))
+        .route("/v1/openapi.json", get(document))
+        .fallback(other)
+        .layer(from_fn_with_state(Arc::clone(&door), public_credits::charged));
+    Router::new()
         .route("/v1/orders", get(open_orders).post(new_order).delete(mass_cancel))
         .route("/v1/orders/{id}", get(order).put(replace).delete(cancel))
         .route("/v1/batch", post(batch))
@@ -507,12 +514,9 @@ pub(crate) fn router(door: Arc<Door>) -> Router {
         .route("/v1/cancel_after", post(cancel_after))
         .route("/v1/ws_token", post(token))
         .route("/v1/sandbox/faults", post(fault))
-        .route("/v1/ws", get(socket::upgrade))
-        .route("/v1/openapi.json", get(document))
-        .merge(venue::routes())
+        .route("/v1/operator", get(venue::operate).post(venue::operate))
+        .merge(public)
         .method_not_allowed_fallback(no_such_method)
-        .fallback(other)
-        .layer(from_fn_with_state(Arc::clone(&door), public_credits::charged))
         .layer(from_fn_with_state(Arc::clone(&door), same_site))
         .with_state(door)
 }

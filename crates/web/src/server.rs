@@ -19,7 +19,6 @@ use axum::response::Response;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use net::LoopHandle;
-use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio_rustls::TlsAcceptor;
@@ -49,9 +48,6 @@ const WRITE_TIME: Duration = Duration::from_secs(10);
 const ANSWER_TIME: Duration = Duration::from_secs(3);
 /// How often a stop is looked for.
 const STOP_EVERY: Duration = Duration::from_millis(50);
-
-/// What a venue says of its own fairness, as JSON.
-pub type VenueEvidence = Arc<dyn Fn() -> Value + Send + Sync>;
 
 /// TLS 1.3 of the door, with rustls' choice of ciphers. Cheap to copy.
 #[derive(Clone, Debug)]
@@ -89,9 +85,7 @@ pub struct Settings {
     pub sandbox: bool,
     /// TLS of the door; without it the door speaks none.
     pub tls: Option<Tls>,
-    /// What the venue says of its fairness, where it is known here.
-    pub evidence: Option<VenueEvidence>,
-    /// Its tree, and the way of its operators in.
+    /// What the venue tells of its fairness and its tree, and the way of its operators in.
     pub venue: Arc<Venue>,
 }
 
@@ -104,7 +98,6 @@ impl Default for Settings {
             origins: Vec::new(),
             sandbox: false,
             tls: None,
-            evidence: None,
             venue: Arc::default(),
         }
     }

@@ -8,10 +8,8 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::Router;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use serde_json::{Map, Value, json};
 use telemetry::{Delivery, LatencySummary, ReceiverMeasure};
 use types::NodeId;
@@ -206,11 +204,11 @@ fn action(body: &[u8]) -> Result<Value, ApiError> {
 
 type Here = State<Arc<Door>>;
 
-async fn tree(State(door): Here) -> Response {
+pub(crate) async fn tree(State(door): Here) -> Response {
     answer(door.settings.venue.read(|told| &told.tree))
 }
 
-async fn operate(
+pub(crate) async fn operate(
     State(door): Here,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     request: Request,
@@ -235,11 +233,6 @@ async fn operate(
         }
     };
     with_credits(admitted.credits, answer(done))
-}
-
-/// The paths of this module.
-pub(crate) fn routes() -> Router<Arc<Door>> {
-    Router::new().route("/v1/tree", get(tree)).route("/v1/operator", get(operate).post(operate))
 }
 
 #[cfg(test)]

@@ -147,7 +147,6 @@ impl File {
             origins: self.origins.clone(),
             sandbox: self.sandbox,
             tls,
-            evidence: None,
             venue: Arc::default(),
         })
     }
@@ -194,8 +193,6 @@ impl Web {
         settings.venue = Arc::new(operators.map_or_else(Venue::default, |socket| {
             Venue::with_operators(Box::new(move |who, action| operate(&socket, who, action)))
         }));
-        let venue = Arc::clone(&settings.venue);
-        settings.evidence = Some(Arc::new(move || venue.fairness()));
         if settings.tls.is_none() && !read.listen.ip().is_loopback() {
             let why = "listen: without [tls] the door listens on a loopback address only: name a certificate, \
                        or put a proxy that has one before it";

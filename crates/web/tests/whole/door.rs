@@ -389,7 +389,8 @@ fn who_asks_without_a_key_too_often_is_refused_and_others_are_served() {
         let mut refused = 0;
         with_settings(settings, |at| {
             for _ in 0..40 {
-                let answer = exchange(at, &plain("GET", "/v1/instruments"));
+                let answer =
+                    exchange(at, &signed("reads", now_ms(), ("GET", "/v1/instruments"), ""));
                 if answer.0 != 200 {
                     assert_eq!(code(&answer), (429, "too_many_requests"));
                     refused += 1;
