@@ -12,6 +12,7 @@ use std::sync::Arc;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
+use crate::credits::{Bucket, SAVED_S};
 use crate::error::ApiError;
 
 /// How far a timestamp may be off, ms.
@@ -105,9 +106,7 @@ struct Known {
     hmac: hmac::Key,
     /// Signatures and when they came, oldest first.
     seen: VecDeque<(u64, [u8; 32])>,
-    /// Credits left when they were last counted, in thousandths of one (0 to 2,000 times `credits_per_s`).
-    credits: u64,
-    refilled_ms: u64,
+    credits: Bucket,
     /// WebSocket tokens that are not used yet, and until when they count.
     tokens: VecDeque<([u8; 32], u64)>,
 }
@@ -115,31 +114,17 @@ struct Known {
 impl Known {
     /// Takes credits for a request, if there are as many.
     fn charge(&mut self, now_ms: u64, cost: u32) -> Result<Credits, ApiError> {
-        let rate = u64::from(self.key.credits_per_s);
-        let limit = rate.saturating_mul(2_000);
-        let back = now_ms.saturating_sub(self.refilled_ms).saturating_mul(rate);
-        self.credits = self.credits.saturating_add(back).min(limit);
-        self.refilled_ms = self.refilled_ms.max(now_ms);
-        let left = self.credits.checked_sub(u64::from(cost) * 1_000);
-        let credits = |left: u64| Credits {
-            left: u32::try_from(left / 1_000).unwrap_or(u32::MAX),
-            limit: u32::try_from(limit / 1_000).unwrap_or(u32::MAX),
-            per_s: self.key.credits_per_s,
-        };
-        match left {
-            Some(left) => {
-                let credits = credits(left);
-                self.credits = left;
-                Ok(credits)
-            }
-            None => {
-                let left = credits(self.credits).left;
-                let why = format!(
-                    "the key has {left} credits left and this costs {cost}; {rate} come back in a second"
-                );
-                Err(ApiError::new("too_many_requests", why))
-            }
-        }
+        let per_s = self.key.credits_per_s;
+        let whole = |thousandths: i64| u32::try_from(thousandths / 1_000).unwrap_or(u32::MAX);
+        let limit = u32::try_from(u64::from(per_s) * SAVED_S).unwrap_or(u32::MAX);
+        let taken = self.credits.take(per_s, now_ms, cost);
+        taken.map(|left| Credits { left: whole(left), limit, per_s }).map_err(|left| {
+            let left = whole(left);
+            let why = format!(
+                "the key has {left} credits left and this costs {cost}; {per_s} come back in a second"
+            );
+            ApiError::new("too_many_requests", why)
+        })
     }
 
     /// Whether the key may be used now, from there, for this.
@@ -179,9 +164,9 @@ impl Keys {
     pub fn new(keys: Vec<Key>) -> Keys {
         let known = keys.into_iter().map(|key| {
             let hmac = hmac::Key::new(hmac::HMAC_SHA256, key.secret.as_bytes());
-            let credits = u64::from(key.credits_per_s) * 2_000;
+            let credits = Bucket::full(key.credits_per_s, 0);
             let (seen, tokens) = (VecDeque::new(), VecDeque::new());
-            let known = Known { key, hmac, seen, credits, refilled_ms: 0, tokens };
+            let known = Known { key, hmac, seen, credits, tokens };
             (known.key.name.clone(), known)
         });
         Keys { known: known.collect() }

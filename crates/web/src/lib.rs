@@ -11,6 +11,7 @@
 pub mod account;
 pub mod auth;
 pub mod command;
+mod credits;
 pub mod decimal;
 pub mod error;
 pub mod market;

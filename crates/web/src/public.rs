@@ -13,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Body as _;
 
+use crate::credits::Bucket;
 use crate::error::ApiError;
 use crate::server::{Door, now_ms};
 
@@ -20,25 +21,14 @@ use crate::server::{Door, now_ms};
 pub const BYTES_PER_CREDIT: u64 = 8_192;
 /// Credits that come back to an address in a second, unless the settings say otherwise.
 pub const PUBLIC_CREDITS_PER_S: u32 = 1_000;
-/// Seconds' worth of credits that an address may save up.
-const SAVED_S: u64 = 2;
 /// Addresses with less than all their credits, at most; a further one is refused until one has them back.
 const ADDRESSES_MAX: usize = 65_536;
-
-/// What an address has.
-#[derive(Clone, Copy)]
-struct Left {
-    /// Thousandths of a credit; below zero after an answer that cost more than was left.
-    thousandths: i64,
-    /// When that was so, ms since the epoch.
-    at_ms: u64,
-}
 
 /// Credits of all addresses.
 pub(crate) struct PublicCredits {
     per_s: u32,
     addresses_max: usize,
-    of: Mutex<HashMap<IpAddr, Left>>,
+    of: Mutex<HashMap<IpAddr, Bucket>>,
 }
 
 /// Whose credits an address uses: of IPv6 a subscriber has the last 64 bits to choose from.
@@ -55,15 +45,6 @@ impl PublicCredits {
         PublicCredits { per_s: per_s.max(1), addresses_max: ADDRESSES_MAX, of: Mutex::default() }
     }
 
-    fn most(&self) -> i64 {
-        i64::from(self.per_s) * 1_000 * SAVED_S as i64
-    }
-
-    fn now(&self, left: Left, now_ms: u64) -> i64 {
-        let back = now_ms.saturating_sub(left.at_ms).saturating_mul(u64::from(self.per_s));
-        left.thousandths.saturating_add_unsigned(back).min(self.most())
-    }
-
     /// Lets a request in and takes a credit.
     ///
     /// # Errors
@@ -73,32 +54,27 @@ impl PublicCredits {
         let mut all = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         let key = subscriber(from);
         if !all.contains_key(&key) && all.len() >= self.addresses_max {
-            all.retain(|_, left| self.now(*left, now_ms) < self.most());
+            all.retain(|_, of| !of.is_full(self.per_s, now_ms));
             if all.len() >= self.addresses_max {
                 return refused("too many addresses ask: try again in a second".to_string());
             }
         }
-        let full = Left { thousandths: self.most(), at_ms: now_ms };
-        let left = all.entry(key).or_insert(full);
-        let thousandths = self.now(*left, now_ms);
-        if thousandths < 1_000 {
-            let (per_s, missing) = (self.per_s, (1_000 - thousandths) as u64);
-            let ms = missing.div_ceil(u64::from(per_s));
-            return refused(format!(
+        let per_s = self.per_s;
+        let of = all.entry(key).or_insert_with(|| Bucket::full(per_s, now_ms));
+        of.take(per_s, now_ms, 1).map(drop).or_else(|left| {
+            let ms = (1_000 - left).unsigned_abs().div_ceil(u64::from(per_s));
+            refused(format!(
                 "paths without a signature: this address has no credits left, {per_s} come back in a second; try again \
                  in {ms} ms"
-            ));
-        }
-        *left = Left { thousandths: thousandths - 1_000, at_ms: now_ms.max(left.at_ms) };
-        Ok(())
+            ))
+        })
     }
 
     /// Takes what an answer of so many bytes costs beyond the request.
     pub fn charge(&self, from: IpAddr, bytes: u64) {
-        let cost = i64::try_from(bytes / BYTES_PER_CREDIT * 1_000).unwrap_or(i64::MAX);
         let mut all = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(left) = all.get_mut(&subscriber(from)) {
-            left.thousandths = left.thousandths.saturating_sub(cost);
+        if let Some(of) = all.get_mut(&subscriber(from)) {
+            of.owe(bytes / BYTES_PER_CREDIT);
         }
     }
 }
