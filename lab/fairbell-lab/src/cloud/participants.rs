@@ -24,6 +24,8 @@ const MIDDLE_TICKS: i64 = 78_000;
 /// How long all logins may take, and the last answers.
 const LOGINS: Duration = Duration::from_secs(30);
 const DRAIN: Duration = Duration::from_secs(15);
+/// How long those rest who are about to end: longer than any trading, ns.
+const REST_NS: u64 = 86_400 * Nanos::SECOND;
 /// How often they are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -153,6 +155,32 @@ impl Participants {
     /// participant.
     pub fn prefer(&self, firsts: Vec<usize>) {
         let _ = self.of.call(CLIENTS, move |node: &mut Tampered, _, _| node.load.begin_at(&firsts));
+    }
+
+    /// All of them trade no more, wait for the last answers, and give back what was noted. Nobody leaves
+    /// before everybody's requests are answered: who has left isn't told of executions of its open orders.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn end_all(all: Vec<Participants>) -> Result<Vec<Load>, Failure> {
+        for one in &all {
+            let _ = one.of.call(CLIENTS, |node: &mut Tampered, _, _| node.load.rest(REST_NS));
+        }
+        let since = Instant::now();
+        while since.elapsed() < DRAIN && !all.iter().all(Participants::is_answered) {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        all.into_iter().map(Participants::end).collect()
+    }
+
+    /// Whether no request waits for its answer.
+    fn is_answered(&self) -> bool {
+        let (to, from) = std::sync::mpsc::sync_channel(1);
+        let asked = self.of.call(CLIENTS, move |node: &mut Tampered, _, _| {
+            // So far without an answer.
+            let _ = to.try_send(node.load.counts().lost == 0);
+        });
+        asked.is_err() || from.recv_timeout(LOOK_EVERY).unwrap_or(false)
     }
 
     /// Trades no more, waits for the last answers, and gives back what was noted.

@@ -225,7 +225,7 @@ pub fn run(args: &ShardsArgs) -> Result<(), Failure> {
             }
         }
     }
-    let loads = trading.into_iter().map(Participants::end).collect::<Result<Vec<_>, _>>()?;
+    let loads = Participants::end_all(trading)?;
     let leaders = site.file.shard_ids().map(|shard| site.leader_of(shard));
     let leaders = leaders.collect::<Result<Vec<_>, _>>()?;
     let listeners = site.end()?;
