@@ -1,10 +1,11 @@
 //! The relay: one thread that takes packets from all hosts' interfaces, draws their fate and hands
 //! them on when they are due.
 //!
-//! Until shortly before the next release it sleeps (`epoll` with a timer of 1 ns slack). A sleeper is
-//! woken tens of microseconds late where the machine is virtual, now more, now less; so the timer rings
+//! Until shortly before the next release it sleeps (`epoll`, with a timer slack of 1 ns). A sleeper is
+//! woken tens of microseconds late where the machine is virtual, now more, now less; so it is to be woken
 //! as much earlier as it has been late on average, and `spin_ns` more, which the relay spins. While it
-//! spins it still takes packets that come, except in the last [`POLL_NS`].
+//! spins it still takes packets that come, except in the last [`POLL_NS`]. With a `spin_ns` of 0 it
+//! doesn't spin, and packets are handed on as late as it is woken.
 //!
 //! What waits is bounded by bytes for each sender, so that one flood does not stop others' packets.
 
@@ -19,10 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::process::setpriority_process;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
+use rustix::time::Timespec;
 
 use crate::interface;
 use crate::model::Model;
@@ -30,8 +28,8 @@ use crate::shared::{BY_PROFILE, Passage, Shared};
 
 /// Nearer to a release than this, in ns, the relay does not look for packets: a look takes about 1 us.
 const POLL_NS: u64 = 2_000;
-/// Most that the timer is set earlier because it rings late, in ns.
-const TIMER_LATE_MAX_NS: u64 = 200_000;
+/// Most that the relay is woken earlier because it wakes late, in ns.
+const LATE_MAX_NS: u64 = 200_000;
 /// Packets taken from one host before it is the next one's turn.
 const BATCH: usize = 32;
 /// Largest packet.
@@ -39,9 +37,8 @@ const PACKET_MAX: usize = 65_536;
 /// Priority of the relay's thread (-20 to 19): a late relay falsifies what everybody measures. It is
 /// no real-time thread, because one that spins keeps receivers waiting on a machine of few cores.
 const NICE: i32 = -20;
-/// Marks of descriptors that are no host's.
-const TIMER: u64 = u64::MAX;
-const WAKE: u64 = u64::MAX - 1;
+/// Mark of the descriptor that is no host's.
+const WAKE: u64 = u64::MAX;
 
 /// A packet on its way.
 #[derive(Default)]
@@ -54,17 +51,18 @@ struct Packet {
     bytes: Vec<u8>,
 }
 
+fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
+}
+
 /// The relay's state.
 pub(crate) struct Relay {
     shared: Arc<Shared>,
     model: Model,
     tuns: Vec<OwnedFd>,
     epoll: OwnedFd,
-    timer: OwnedFd,
-    /// When the timer rings, in ns since the start.
-    timer_at: u64,
-    /// How late the timer's ringing is heard, in ns; a moving average.
-    timer_late_ns: u64,
+    /// How late the relay wakes, in ns; a moving average.
+    late_ns: u64,
     spin_ns: u64,
     /// Packets of a path stay in order.
     in_order: bool,
@@ -96,16 +94,13 @@ impl Relay {
     /// [`Shared::stops`] has been set.
     ///
     /// # Errors
-    /// What the kernel answers to the making of a poller and a timer.
+    /// What the kernel answers to the making of a poller.
     pub(crate) fn new(setup: Setup, wake: &OwnedFd) -> io::Result<Relay> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         let add = |fd: &OwnedFd, mark| {
             epoll::add(&epoll, fd, epoll::EventData::new_u64(mark), epoll::EventFlags::IN)
         };
         (0..).zip(&setup.tuns).try_for_each(|(host, tun)| add(tun, host))?;
-        add(&timer, TIMER)?;
         add(wake, WAKE)?;
         let hosts = setup.tuns.len();
         Ok(Relay {
@@ -113,9 +108,7 @@ impl Relay {
             model: setup.model,
             tuns: setup.tuns,
             epoll,
-            timer,
-            timer_at: u64::MAX,
-            timer_late_ns: 0,
+            late_ns: 0,
             spin_ns: setup.spin_ns,
             in_order: setup.in_order,
             held_max: setup.held_max,
@@ -137,30 +130,33 @@ impl Relay {
         // Both only make the relay more punctual.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let _ = setpriority_process(Some(rustix::thread::gettid()), NICE);
-        let mut events = Vec::with_capacity(self.tuns.len() + 2);
+        let mut events = Vec::with_capacity(self.tuns.len() + 1);
         while !self.shared.stops.load(Relaxed) {
             let wait_ns = self.release_due();
-            if wait_ns <= POLL_NS {
+            if wait_ns <= POLL_NS && self.spin_ns > 0 {
                 std::hint::spin_loop();
                 continue;
             }
-            let awake_ns = self.timer_late_ns + self.spin_ns;
-            let timeout = match wait_ns > awake_ns {
-                true => None,
-                false => Some(&Timespec { tv_sec: 0, tv_nsec: 0 }),
+            let awake_ns = match self.spin_ns {
+                0 => 0,
+                spin_ns => self.late_ns + spin_ns,
             };
-            if timeout.is_none() && wait_ns < u64::MAX {
-                self.set_timer(wait_ns - awake_ns)?;
-            }
+            let sleep_ns = wait_ns.saturating_sub(awake_ns);
+            let rings_at = self.shared.now_ns().saturating_add(sleep_ns);
+            let timeout = timespec(sleep_ns);
+            let timeout = (wait_ns < u64::MAX).then_some(&timeout);
             events.clear();
             match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout) {
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             }
+            if events.is_empty() && sleep_ns > 0 {
+                let late_ns = self.shared.now_ns().saturating_sub(rings_at).min(LATE_MAX_NS);
+                self.late_ns = (15 * self.late_ns + late_ns) / 16;
+            }
             for event in &events {
                 match event.data.u64() {
-                    TIMER => self.timer_rang(),
                     WAKE => {}
                     host => self.take_from(host as usize),
                 }
@@ -180,31 +176,6 @@ impl Relay {
             self.waiting.pop();
             self.hand_on(place, due_at, now);
         }
-    }
-
-    /// Has the timer ring in `sleep_ns`.
-    fn set_timer(&mut self, sleep_ns: u64) -> io::Result<()> {
-        let rings_at = self.shared.now_ns() + sleep_ns;
-        // A timer that rings a little earlier will do; it is set again then.
-        if rings_at < self.timer_at || self.timer_at + POLL_NS < rings_at {
-            let nanos = |ns: u64| Timespec {
-                tv_sec: (ns / 1_000_000_000) as i64,
-                tv_nsec: (ns % 1_000_000_000) as i64,
-            };
-            // Zero would stop it.
-            let value = Itimerspec { it_interval: nanos(0), it_value: nanos(sleep_ns.max(1)) };
-            timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &value)?;
-            self.timer_at = rings_at;
-        }
-        Ok(())
-    }
-
-    fn timer_rang(&mut self) {
-        // How often it rang; nobody asks.
-        let _ = rustix::io::read(&self.timer, &mut [0u8; 8]);
-        let late_ns = self.shared.now_ns().saturating_sub(self.timer_at).min(TIMER_LATE_MAX_NS);
-        self.timer_late_ns = (15 * self.timer_late_ns + late_ns) / 16;
-        self.timer_at = u64::MAX;
     }
 
     /// Takes packets of a host, and hands others on as they become due.

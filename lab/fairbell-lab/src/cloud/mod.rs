@@ -278,9 +278,16 @@ fn profile(name: &str) -> Result<Profile, Failure> {
     known.ok_or_else(|| Failure::Usage(format!("--profile: one of {}", Profile::NAMES.join(", "))))
 }
 
+/// With more hosts a core than this the relay between them doesn't spin: the core time that it takes then
+/// delays packets more than it is late without.
+const HOSTS_PER_CORE: usize = 6;
+
 /// Hosts that are joined.
 fn start(hosts: u32, profile: Profile, seed: u64) -> Result<Network, Failure> {
-    let config = emulator::Config { seed, ..emulator::Config::new(hosts as usize, profile) };
+    let usual = emulator::Config::new(hosts as usize, profile);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let spin_ns = if hosts as usize > HOSTS_PER_CORE * cores { 0 } else { usual.spin_ns };
+    let config = emulator::Config { seed, spin_ns, ..usual };
     Network::start(config).map_err(|error| match error {
         StartError::Config(_) => Failure::Usage(error.to_string()),
         StartError::Refused { .. } => Failure::Unavailable(error.to_string()),
