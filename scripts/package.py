@@ -2,9 +2,11 @@
 """Packs the `fairbell` program: Debian package, tarball, root file system, OCI image, Python wheel, bill of materials.
 
     scripts/package.py [--binary PATH] [--out DIR]
+    scripts/package.py --build-only
 
-Without --binary it is built (release profile). The same program and sources give the same bytes: files are in the order of
-their names, of root, of the mode that is said here, and of the time SOURCE_DATE_EPOCH, by default that of the last commit.
+Without --binary it is built (release profile); --build-only does that alone and says where the program is. The same program and
+sources give the same bytes: files are in the order of their names, of root, of the mode that is said here, and of the time
+SOURCE_DATE_EPOCH, by default that of the last commit.
 Needs binutils and dpkg-deb. DIR (default target/package) gets SHA256SUMS over all of it.
 """
 
@@ -44,13 +46,16 @@ def sha256(data):
 
 
 def built():
-    """A release build without the paths of this machine in it."""
+    """A release build without the paths of this machine in it, Rust's or C's."""
     cargo = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
-    flags = f"--remap-path-prefix={ROOT}=/fairbell --remap-path-prefix={cargo}=/cargo"
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "package-build"
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute() / "package-build"
+    # The last one that fits holds.
+    names = ((ROOT, "/fairbell"), (cargo, "/cargo"), (target, "/fairbell/target"))
+    rust = " ".join(f"--remap-path-prefix={path}={name}" for path, name in names)
+    c = " ".join(f"-ffile-prefix-map={path}={name}" for path, name in names)
     subprocess.run(
-        ["cargo", "build", "--locked", "--release", "--package", "fairbell"],
-        check=True, cwd=ROOT, env=os.environ | {"RUSTFLAGS": flags, "CARGO_TARGET_DIR": str(target)},
+        ["cargo", "build", "--locked", "--release", "--package", "fairbell"], check=True, cwd=ROOT,
+        env=os.environ | {"RUSTFLAGS": rust, "CFLAGS": c, "CARGO_TARGET_DIR": str(target), "CARGO_INCREMENTAL": "0"},
     )
     return target / "release" / "fairbell"
 
@@ -353,16 +358,19 @@ def image(program, tree, version, epoch):
 
 
 def wheel(program, version, sbom, epoch, out):
-    """The program as a script of a Python package: `pip install` puts it into the environment's bin."""
+    """The program as a script of a Python package: `pip install` puts it into the environment's bin.
+
+    Its name is not `fairbell`, which is the client library's (sdk/python): pip would take either for a version of the other.
+    """
     tag = f"py3-none-manylinux_{program.glibc[0]}_{program.glibc[1]}_{program.machine}"
-    info = f"fairbell-{version}.dist-info"
-    metadata = (f"Metadata-Version: 2.4\nName: fairbell\nVersion: {version}\n"
+    info = f"fairbell_program-{version}.dist-info"
+    metadata = (f"Metadata-Version: 2.4\nName: fairbell-program\nVersion: {version}\n"
                 "Summary: A cloud exchange that is fair by construction: the program\n"
                 "License-Expression: Apache-2.0\nLicense-File: LICENSE\nRequires-Python: >=3.8\n"
                 "Description-Content-Type: text/markdown\n\n")
     metadata += "The `fairbell` program. `fairbell up --once` runs a whole exchange on this machine; `fairbell --help` says the rest.\n"
     files = {
-        f"fairbell-{version}.data/scripts/fairbell": (program.bytes, 0o755),
+        f"fairbell_program-{version}.data/scripts/fairbell": (program.bytes, 0o755),
         f"{info}/METADATA": (metadata.encode(), 0o644),
         f"{info}/WHEEL": (f"Wheel-Version: 1.0\nGenerator: fairbell package.py\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(), 0o644),
         f"{info}/licenses/LICENSE": ((ROOT / "LICENSE").read_bytes(), 0o644),
@@ -375,7 +383,7 @@ def wheel(program, version, sbom, epoch, out):
     files[f"{info}/RECORD"] = (f"{record}{info}/RECORD,,\n".encode(), 0o644)
     # Times of a zip are of 1980 at the earliest.
     when = datetime.fromtimestamp(max(epoch, 315532800), timezone.utc).timetuple()[:6]
-    with zipfile.ZipFile(out / f"fairbell-{version}-{tag}.whl", "w") as archive:
+    with zipfile.ZipFile(out / f"fairbell_program-{version}-{tag}.whl", "w") as archive:
         for path, (data, mode) in files.items():
             entry = zipfile.ZipInfo(path, when)
             entry.create_system, entry.external_attr = 3, (0o100000 | mode) << 16
@@ -386,8 +394,12 @@ def wheel(program, version, sbom, epoch, out):
 def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--binary", type=Path, help="the program [default: built now]")
+    options.add_argument("--build-only", action="store_true", help="build it, say where it is, pack nothing")
     options.add_argument("--out", type=Path, default=ROOT / "target" / "package", help="folder of what is made")
     options = options.parse_args()
+    if options.build_only:
+        print(built())
+        return
     epoch = os.environ.get("SOURCE_DATE_EPOCH") or run("git", "log", "-1", "--format=%ct", cwd=ROOT)
     epoch = int(epoch)
     os.umask(0o022)

@@ -11,6 +11,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
@@ -61,14 +62,14 @@ INSTRUMENTS = (
 
 
 def find_binary(binary: str | os.PathLike[str] | None = None) -> Path:
-    """The program to start: as given, or FAIRBELL_BIN, or ``fairbell`` of the PATH."""
+    """The program to start: as given, or FAIRBELL_BIN, or ``fairbell`` of the PATH or of this environment."""
     named = os.fspath(binary) if binary is not None else os.environ.get("FAIRBELL_BIN")
     if named:
         path = Path(named).absolute()
         if not path.is_file() or not os.access(path, os.X_OK):
             raise BinaryNotFound(f"{named} is no program (given, or in FAIRBELL_BIN)")
         return path
-    found = shutil.which("fairbell")
+    found = shutil.which("fairbell") or shutil.which("fairbell", path=sysconfig.get_path("scripts"))
     if found is None:
         raise BinaryNotFound("no program fairbell: install it, or name it in FAIRBELL_BIN")
     return Path(found).absolute()
@@ -83,7 +84,7 @@ class LocalExchange:
 
     :param instruments: what is traded.
     :param accounts: accounts, each with a key: ``keys[0]``, ...
-    :param binary: the program; else FAIRBELL_BIN, else ``fairbell`` of the PATH.
+    :param binary: the program; else FAIRBELL_BIN, else ``fairbell`` of the PATH or of this environment.
     :param credits_per_s: requests a key may make in a second.
     :param settings: more lines for the configuration, whole sections of TOML that are not among its own:
         ``[overlay]``, ``[flow]``, ``[day]``, ``[ports]``, ``[doors]``.
