@@ -1,12 +1,43 @@
 # Stages of deploy/check.sh, which sources this file: each ends the script when something does not hold.
 # shellcheck shell=bash
 
+# Tools of the stages that need no release build, installed while something else is built.
+check_tools() {
+    debian shellcheck shellcheck
+    debian jq jq
+    tools_rules
+    tools_helm
+    tools_provision
+}
+
+tools_rules() {
+    python_in lint 'ansible-lint>=25'
+}
+
+# The collection with the connection to a root folder is in the package `ansible`.
+tools_ansible() {
+    python 'ansible>=12,<14'
+}
+
+tools_helm() {
+    python_in helm 'helm-python-sdk>=0.2.2,<0.3' 'PyYAML>=6'
+    go_tool kubeconform github.com/yannh/kubeconform@v0.8.0 cmd/kubeconform
+    # It carries the schemas of all versions, so that none has to be fetched.
+    python 'kubernetes-validate>=1.37,<2' 'PyYAML>=6'
+}
+
 check_scripts() {
     debian shellcheck shellcheck
     local scripts
-    mapfile -t scripts < <(git ls-files deploy | grep -v '[.]j2$' | xargs grep -lE '^#!.*(bash|/sh)$')
+    mapfile -t scripts < <(git ls-files deploy | grep -vE '[.](j2|tftpl)$' | xargs grep -lE '^#!.*(bash|/sh)$')
     [[ ${#scripts[@]} -ge 4 ]] || fail "which scripts are there?"
     shellcheck -x "${scripts[@]}"
+    # What OpenTofu fills in are names of variables to the shell, too: names of nodes and zones, without spaces.
+    sed '/^%{/d' deploy/tofu/first-start.sh.tftpl >"$work/first-start.sh"
+    shellcheck -e SC2154,SC2086,SC2016 "$work/first-start.sh"
+    # Control: a variable that splits into words.
+    printf '#!/bin/sh\nrm $1\n' >"$work/broken.sh"
+    refuses shellcheck "$work/broken.sh"
     echo "shellcheck: ${#scripts[@]} scripts, nothing to say"
 }
 
@@ -136,11 +167,53 @@ takes_plane() {
     [[ $got == 124 ]]
 }
 
-# The program that is packed: the one that was named, or a release build.
+# The program that is packed, installed and run by all stages: the one that was named, or the release build, made once.
 have_binary() {
     [[ -n $binary ]] && return
-    cargo build --locked --release --package fairbell
-    binary=${CARGO_TARGET_DIR:-$PWD/target}/release/fairbell
+    binary=$(scripts/package.py --build-only | tail -1)
+}
+
+# The release is built a second time: of a copy of the sources in another folder, with dependencies unpacked in another folder, in
+# another time zone, language and with another umask. Both have to be the same bytes.
+check_build() {
+    debian strip binutils
+    local at=$work/elsewhere first second cargo=${CARGO_HOME:-$HOME/.cargo} path
+    first=$(scripts/package.py --build-only | tail -1)
+    binary=${binary:-$first}
+    copy_elsewhere
+    second=$(build_elsewhere)
+    strip --strip-all -o "$at/first" "$first"
+    strip --strip-all -o "$at/second" "$second"
+    cmp "$at/first" "$at/second" || fail "two builds, other bytes"
+    for path in "$PWD" "$cargo/" "$at"; do
+        ! grep -qaF "$path" "$at/first" || fail "the program has the path $path in it"
+    done
+    grep -qaF /fairbell/crates "$at/first" || fail "no path of a source in the program: what is looked for?"
+    echo "two builds: $(stat -c %s "$at/first") bytes, the same: $(sha256sum <"$at/first" | cut -c1-16)"
+    # Control: other sources are noticed.
+    sed -i 's/    fairbell::main()/    std::hint::black_box(std::process::id());\n&/' "$at/source/crates/fairbell/src/main.rs"
+    ! cmp -s crates/fairbell/src/main.rs "$at/source/crates/fairbell/src/main.rs" || fail "nothing was changed in the copy"
+    second=$(build_elsewhere)
+    strip --strip-all -o "$at/second" "$second"
+    ! cmp -s "$at/first" "$at/second" || fail "a build of other sources is not noticed"
+}
+
+# What was built there before stays, and is built anew where its sources have changed.
+copy_elsewhere() {
+    local at=$work/elsewhere cargo=${CARGO_HOME:-$HOME/.cargo} path
+    rm -rf "$at/source"
+    mkdir -p "$at/source" "$at/cargo/registry"
+    git ls-files -z | tar -c --null -T - | tar -x -C "$at/source"
+    touch "$at/source/crates/fairbell/src/main.rs"
+    # Registries as this machine names them; what was fetched is not fetched again, but unpacked anew.
+    for path in config.toml registry/index registry/cache; do
+        [[ ! -e $cargo/$path || -e $at/cargo/$path ]] || cp -r "$cargo/$path" "$at/cargo/$path"
+    done
+}
+
+build_elsewhere() {
+    (umask 077 && cd "$work/elsewhere/source" && CARGO_TARGET_DIR="$work/elsewhere/target" CARGO_HOME="$work/elsewhere/cargo" \
+        TZ=Asia/Kathmandu LC_ALL=C scripts/package.py --build-only | tail -1)
 }
 
 # Packs twice, in other folders, time zones, languages and with another umask.
@@ -237,7 +310,7 @@ run_program() {
 # A fresh Debian with what the role and the package need, made once.
 fresh_debian() {
     debian mmdebstrap mmdebstrap
-    [[ -e $work/debian.tar ]] || nice mmdebstrap --quiet --variant=minbase --aptopt='APT::Install-Recommends "false"' \
+    [[ -e $work/debian.tar ]] || nice mmdebstrap --quiet --format=tar --variant=minbase --aptopt='APT::Install-Recommends "false"' \
         --include=systemd,udev,python3,python3-apt,chrony,procps,kmod,iproute2,ethtool bookworm "$work/debian.tar.part"
     [[ -e $work/debian.tar ]] || mv "$work/debian.tar.part" "$work/debian.tar"
     rm -rf "${1:?}"
@@ -296,26 +369,66 @@ check_debian() {
 
 check_wheel() {
     [[ -d $work/package ]] || check_package
-    rm -rf "$work/wheel"
-    python3 -m venv "$work/wheel"
-    "$work/wheel/bin/pip" install --quiet --disable-pip-version-check --no-index "$work"/package/*.whl
-    "$work/wheel/bin/fairbell" --version
-    # What the wheel says that it needs is what the loader finds here.
-    "$work/wheel/bin/fairbell" cluster init --name wheel --edges 1 --depth 1 --fanout 1 --out "$work/wheel/venue" >/dev/null
-    "$work/wheel/bin/pip" uninstall --quiet --yes fairbell
-    [[ ! -e $work/wheel/bin/fairbell ]] || fail "pip leaves the program"
-    rm -rf "$work/wheel"
+    local at=$work/wheel
+    rm -rf "$at"
+    python3 -m venv "$at"
+    "$at/bin/pip" install --quiet --disable-pip-version-check 'pytest>=8' 'setuptools>=77' httpx websockets
+    cp -r sdk/python "$at/sdk"
+    "$at/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation "$at/sdk"
+    cat >"$at/test_trade.py" <<'T'
+"""A user's own test: an exchange of the SDK's fixture, which runs the wheel's program, trades."""
+
+import time
+
+
+def test_two_accounts_trade(fairbell_exchange):
+    buyer, seller = (fairbell_exchange.sync_client(number) for number in (0, 1))
+    with buyer, seller:
+        seller.new_order("BTCUSD", "sell", "0.5", "100")
+        bought = buyer.new_order("BTCUSD", "buy", "0.5", "100")
+        end = time.monotonic() + 10
+        while not buyer.fills() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert [fill.client_order_id for fill in buyer.fills()] == [bought.client_order_id]
+T
+    # Control: without the wheel there is no program to start.
+    refuses in_environment -m pytest -q -p no:cacheprovider test_trade.py
+    grep -q 'BinaryNotFound' "$work/refused.log" || fail "the fixture without a program: $(tail -5 "$work/refused.log")"
+    "$at/bin/pip" install --quiet --disable-pip-version-check --no-index "$work"/package/*.whl
+    "$at/bin/fairbell" --version
+    # Both are there: neither took the other one's place.
+    in_environment -c 'import fairbell.testing'
+    in_environment -m pytest -q -p no:cacheprovider test_trade.py | tail -1
+    "$at/bin/pip" uninstall --quiet --yes fairbell-program
+    [[ ! -e $at/bin/fairbell ]] || fail "pip leaves the program"
+    in_environment -c 'import fairbell.testing'
+    rm -rf "$at"
+}
+
+# Python in the wheel's environment, with a PATH that has no program of ours.
+in_environment() {
+    (cd "$work/wheel" && env -u FAIRBELL_BIN PATH=/usr/bin:/bin bin/python "$@")
+}
+
+# What ansible-lint says of the role.
+check_rules() {
+    tools_rules
+    local lint=("$work/lint/bin/ansible-lint" --offline --nocolor --profile production)
+    (cd deploy/ansible && PATH=$work/lint/bin:$PATH "${lint[@]}") >"$work/lint.log" 2>&1 || fail "ansible-lint: $(cat "$work/lint.log")"
+    tail -1 "$work/lint.log"
+    # Control: a file whose rights nobody says.
+    rm -rf "$work/ansible-broken"
+    cp -r deploy/ansible "$work/ansible-broken"
+    sed -i '0,/    mode: .*/s///' "$work/ansible-broken/roles/fairbell/tasks/install.yml"
+    ! (cd "$work/ansible-broken" && PATH=$work/lint/bin:$PATH "${lint[@]}") >"$work/refused.log" 2>&1 || fail "ansible-lint finds nothing"
+    grep -q risky-file-permissions "$work/refused.log" || fail "ansible-lint: $(tail "$work/refused.log")"
 }
 
 check_ansible() {
     [[ -d $work/package ]] || check_package
     have_binary
     debian shellcheck shellcheck
-    # The collection with the connection to a root folder is in the package `ansible`.
-    python 'ansible>=12,<14' 'ansible-lint>=25'
-    (cd deploy/ansible && ansible-lint --offline --nocolor --profile production) >"$work/lint.log" 2>&1 ||
-        fail "ansible-lint: $(cat "$work/lint.log")"
-    tail -1 "$work/lint.log"
+    tools_ansible
     local root=$work/managed deb
     fresh_debian "$root"
     deb=$(echo "$work"/package/*.deb)
@@ -421,23 +534,28 @@ tuned_and_back() {
     echo "fairbell-tune: ${#files[@]} settings set, and put back"
 }
 
+in_helm() {
+    "$work/helm/bin/python" deploy/helm/chart.py "$@"
+}
+
 check_helm() {
     have_binary
-    go_tool helm helm.sh/helm/v3/cmd/helm@v3.22.0
-    go_tool kubeconform github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
-    # It carries the schemas of all versions, so that none has to be fetched.
-    python 'kubernetes-validate>=1.37,<2' 'PyYAML>=6'
+    tools_helm
     local chart=deploy/helm/fairbell schemas release rendered=$work/helm.yaml settings
-    helm lint --quiet --strict "$chart"
-    echo "helm lint --strict: nothing to say"
+    in_helm lint "$chart"
+    # Control: a template that names a value that there is not.
+    rm -rf "$work/chart-broken"
+    cp -r "$chart" "$work/chart-broken"
+    echo '{{ .Values.scale.enabled.at.night }}' >>"$work/chart-broken/templates/scale.yaml"
+    refuses in_helm lint "$work/chart-broken"
     rm -rf "$work/chart-venue"
     "$binary" cluster init --name lab --roots 3 --edges 4 --depth 2 --fanout 2 --out "$work/chart-venue" >/dev/null
-    python3 deploy/helm/test.py "$(command -v helm)" "$work/chart-venue/keys"
+    PYTHONDONTWRITEBYTECODE=1 "$work/helm/bin/python" deploy/helm/test.py "$work/chart-venue/keys"
     python3 deploy/helm/schemas.py "$work/schemas" 1.33.0 1.35.0 1.37.0
     schemas=$work/schemas
-    for settings in '{}' '{"hostNetwork": true, "service": {"type": "LoadBalancer"}, "roles": {"proxy": {"dataPlane": ["tc-clone", "udp"]}}}'; do
+    for settings in '{}' '{"scale": {"enabled": true}, "roles": {"edge": {"most": 9}}}' '{"shards": 2, "roles": {"root": {"replicas": 6}}}' '{"hostNetwork": true, "service": {"type": "LoadBalancer"}, "roles": {"proxy": {"dataPlane": ["tc-clone", "udp"]}}}'; do
         echo "$settings" >"$work/values.json"
-        helm template venue "$chart" --namespace lab --kube-version 1.33.0 --values "$work/values.json" >"$rendered"
+        in_helm template "$chart" "$work/values.json" >"$rendered"
         for release in 1.33.0 1.35.0 1.37.0; do
             kubeconform -strict -summary -kubernetes-version "$release" \
                 -schema-location "$schemas/v$release/{{ .ResourceKind }}{{ .KindSuffix }}.json" "$rendered"
@@ -450,11 +568,20 @@ check_helm() {
     grep -q podManagementPolitics "$work/refused.log" || fail "kubeconform: $(cat "$work/refused.log")"
 }
 
+# Leaves out what would reach for this machine's clock, kernel or devices.
+without_hardware() {
+    local root=$1 unit
+    for unit in chrony systemd-sysctl systemd-modules-load systemd-udevd systemd-udev-trigger systemd-remount-fs systemd-timesyncd \
+        systemd-logind systemd-hwdb-update systemd-binfmt getty@tty1; do
+        ln -sf /dev/null "$root/etc/systemd/system/$unit.service"
+    done
+}
+
 # The package's units under a systemd that is the first process of namespaces of its own.
 check_boot() {
     [[ -d $work/package ]] || check_package
     have_binary
-    local root=$work/booted unit
+    local root=$work/booted
     fresh_debian "$root"
     cp "$work"/package/*.deb "$root/opt/fairbell.deb"
     chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg -i /opt/fairbell.deb >/dev/null 2>&1
@@ -464,11 +591,7 @@ check_boot() {
     head -c 32 /dev/urandom | base64 >"$root/etc/fairbell/probe.key"
     chroot "$root" /bin/sh -c 'chgrp fairbell /etc/fairbell/*.toml /etc/fairbell/*.pem; chmod 640 /etc/fairbell/*.toml /etc/fairbell/*.pem
         chown -R fairbell: /etc/fairbell/keys/*; chgrp fairbell /etc/fairbell/probe.key; chmod 640 /etc/fairbell/probe.key'
-    # What would reach for this machine's clock, kernel or devices.
-    for unit in chrony systemd-sysctl systemd-modules-load systemd-udevd systemd-udev-trigger systemd-remount-fs systemd-timesyncd \
-        systemd-logind systemd-hwdb-update systemd-binfmt getty@tty1; do
-        ln -sf /dev/null "$root/etc/systemd/system/$unit.service"
-    done
+    without_hardware "$root"
     cp deploy/systemd/booted.sh "$root/booted.sh"
     printf '[Unit]\nWants=fairbell-check.service\n' >"$root/etc/systemd/system/fairbell-check.target"
     printf '[Unit]\nAfter=systemd-journald.service\n[Service]\nType=oneshot\nTimeoutStartSec=infinity\nExecStart=/booted.sh\n' \
@@ -491,51 +614,4 @@ fairbell-node@edge-1: inactive, restarts 1, exit 0
 programs left: 0
 R
     rm -rf "$root"
-}
-
-# What `fairbell cluster provision` writes, tried by those who read it.
-check_provision() {
-    have_binary
-    debian jq jq
-    python 'cfn-lint>=1.40,<2' 'moto[cloudformation,ec2,autoscaling,iam,secretsmanager,route53]>=5.1,<6' 'python-hcl2>=7,<9' 'PyYAML>=6'
-    local at=$work/provision tofu settings
-    rm -rf "$at"
-    "$binary" cluster init --name lab --roots 3 --edges 4 --depth 2 --fanout 2 --out "$at/cluster" >/dev/null
-    sed -i -E 's/^address = "(.*)"/address = "\1.fairbell.internal"/' "$at/cluster/cluster.toml"
-    printf '[scale]\nby = "command"\ncommand = ["/usr/share/fairbell/aws-machine", "lab"]\nleast = 2\n' >>"$at/cluster/cluster.toml"
-    sed 's/^participants = .*/participants = ["203.0.113.0\/24"]/' examples/provision.toml >"$at/cluster/provision.toml"
-    "$binary" cluster provision --target aws --cluster "$at/cluster/cluster.toml" --out "$at/aws" >/dev/null
-    # W3010: availability zones are those that the operator has named for the zones of cluster.toml.
-    cfn-lint --non-zero-exit-code warning --ignore-checks W3010 --regions eu-central-1 -- "$at/aws/fleet.cfn.json" ||
-        fail "cfn-lint finds something"
-    echo "cfn-lint: $(jq '.Resources | length' "$at/aws/fleet.cfn.json") resources, nothing to say"
-    # Control: a property that there is not.
-    jq '.Resources.Network.Properties.CidrBlocks = "10.0.0.0/8"' "$at/aws/fleet.cfn.json" >"$at/broken.cfn.json"
-    refuses cfn-lint --regions eu-central-1 -- "$at/broken.cfn.json"
-    grep -q CidrBlocks "$work/refused.log" || fail "cfn-lint: $(cat "$work/refused.log")"
-    python3 deploy/aws/stack.py "$at/aws/fleet.cfn.json" 6 4 deploy/aws/aws-machine
-    sh -n "$at/aws/keys.sh"
-    # HCL: by OpenTofu where it is, else by Terraform; without either it is parsed.
-    tofu=$(command -v tofu || command -v terraform || true)
-    if [[ -n $tofu ]]; then
-        "$tofu" fmt -check -diff deploy/tofu >"$at/fmt.log" 2>/dev/null || fail "$tofu fmt: $(cat "$at/fmt.log")"
-        echo "$(basename "$tofu") fmt: nothing to say"
-    fi
-    python3 deploy/tofu/parse.py deploy/tofu deploy/packer "$at/aws/fleet.tfvars.json"
-    "$binary" cluster provision --target k8s --cluster "$at/cluster/cluster.toml" --out "$at/k8s" >/dev/null
-    sh -n "$at/k8s/install.sh"
-    go_tool helm helm.sh/helm/v3/cmd/helm@v3.22.0
-    for settings in "$at/k8s/values.json" deploy/helm/fairbell/values.yaml; do
-        helm template venue deploy/helm/fairbell --namespace lab --kube-version 1.33.0 --values "$settings" >/dev/null
-    done
-    echo "helm template: takes values.json"
-    "$binary" cluster provision --target ansible --cluster "$at/cluster/cluster.toml" --out "$at/ansible" >/dev/null
-    python3 - "$at/ansible/inventory.yml" <<'P'
-import sys
-import yaml
-
-hosts = yaml.safe_load(open(sys.argv[1], encoding="utf-8"))["all"]["children"]["fairbell"]["hosts"]
-assert len(hosts) == 10 and hosts["edge-4"]["ansible_host"] == "edge-4.fairbell.internal", hosts
-print(f"inventory: {len(hosts)} machines")
-P
 }

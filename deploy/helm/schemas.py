@@ -12,7 +12,8 @@ from pathlib import Path
 
 import kubernetes_validate
 
-KINDS = ["service-v1", "statefulset-apps-v1", "poddisruptionbudget-policy-v1", "networkpolicy-networking-v1"]
+KINDS = ["service-v1", "statefulset-apps-v1", "poddisruptionbudget-policy-v1", "networkpolicy-networking-v1", "serviceaccount-v1",
+         "role-rbac-v1", "rolebinding-rbac-v1"]
 
 
 def main():

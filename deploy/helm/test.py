@@ -1,28 +1,30 @@
 #!/usr/bin/env python3
-"""Tests of the chart, on what `helm template` makes of it. Each says what it is about; ends with 1 if one fails.
+"""Tests of the chart, on what Helm makes of it. Each says what it is about; ends with 1 if one fails.
 
-    test.py HELM CLUSTER_KEYS     CLUSTER_KEYS: the folder keys of a venue of `fairbell cluster init`
+    test.py CLUSTER_KEYS     the folder keys of a venue of `fairbell cluster init`
 """
 
-import subprocess
+import json
 import sys
 from pathlib import Path
 
+import chart
 import yaml
 
 CHART = Path(__file__).resolve().parent / "fairbell"
-HELM, KEYS = sys.argv[1], Path(sys.argv[2])
+KEYS = Path(sys.argv[1])
 
 
 def render(*settings):
-    """Objects by (kind, name)."""
-    words = [HELM, "template", "venue", str(CHART), "--namespace", "lab", "--kube-version", "1.33.0"]
+    """Objects by (kind, name), of settings like `roles.root.replicas=5`, a path and JSON."""
+    values = {}
     for setting in settings:
-        words += ["--set-json", setting]
-    made = subprocess.run(words, capture_output=True, text=True)
-    if made.returncode != 0:
-        raise ValueError(made.stderr)
-    objects = [one for one in yaml.safe_load_all(made.stdout) if one]
+        path, value = setting.split("=", 1)
+        at = values
+        for name in path.split(".")[:-1]:
+            at = at.setdefault(name, {})
+        at[path.split(".")[-1]] = json.loads(value)
+    objects = [one for one in yaml.safe_load_all(chart.template(CHART, values)) if one]
     named = {(one["kind"], one["metadata"]["name"]): one for one in objects}
     assert len(named) == len(objects), "two objects of one name"
     return named

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Runs a root folder's own systemd as first process of namespaces of its own, until the service fairbell-check.service there
-# has ended, and prints what that wrote to /result.
-#   boot.sh FOLDER SECONDS
+# has ended, and prints what that wrote to /result. FOLDER.pid has the number of that first process.
+#   boot.sh FOLDER SECONDS [NETWORK]      NETWORK: the file of a network namespace [default: a new one, of loopback alone]
 # Clock, kernel settings and devices of this machine are out of its reach: it has neither the capabilities nor the files.
 set -euo pipefail
-root=$(realpath "$1") seconds=$2
+root=$(realpath "$1") seconds=$2 network=${3:-}
+enter=(unshare --net)
+[[ -z $network ]] || enter=(nsenter "--net=$network")
 group=$(findmnt -n -o TARGET -t cgroup2 | head -1)/fairbell-boot-$$
 mkdir "$group"
 trap 'find "$group" -depth -type d -exec rmdir {} + 2>/dev/null || true' EXIT
@@ -43,9 +45,14 @@ export -f inner
 rm -f "$root/result"
 # shellcheck disable=SC2016 # words of the inner shell
 timeout --signal=KILL "$seconds" bash -c 'echo $$ >"$1/cgroup.procs"
-    exec unshare --mount --pid --net --uts --ipc --cgroup --fork --kill-child --propagation private \
-        bash -euc "inner \"\$1\"" inner "$2"' outer "$group" "$root" >"$root/console" 2>&1 &
+    exec "${@:3}" unshare --mount --pid --uts --ipc --cgroup --fork --kill-child --propagation private \
+        bash -euc "inner \"\$1\"" inner "$2"' outer "$group" "$root" "${enter[@]}" >"$root/console" 2>&1 &
 first=$!
+# What namespaces are made for runs in a child.
+while kill -0 "$first" 2>/dev/null; do
+    outer=$(pgrep -P "$first") && pgrep -P "$outer" >"$root.pid" && break
+    sleep 0.1
+done
 for ((n = 0; n < seconds; n++)); do
     [[ ! -e $root/result ]] || break
     kill -0 "$first" 2>/dev/null || break

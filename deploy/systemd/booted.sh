@@ -42,7 +42,7 @@ is() {
     sed -i 's/^name = "root-1"/&\ndata_plane = ["tc-clone"]/' /etc/fairbell/cluster.toml
     mkdir /etc/systemd/system/fairbell-node@root-1.service.d
     systemctl restart fairbell-node@root-1
-    sleep 5
+    until_said root-1 'data plane tc-clone: ' 1
     echo "without its drop-in: $(said root-1 'data plane tc-clone: ') refusals or more" | sed 's/ [1-9][0-9]* refusals/ 1 refusal/'
     cp /usr/share/fairbell/drop-ins/tc-clone.conf /etc/systemd/system/fairbell-node@root-1.service.d/
     systemctl daemon-reload
