@@ -73,7 +73,7 @@ web-book: setup ## books rebuilt from the web door by ccxt's class, beside the e
 	cargo build --locked --package fairbell --package fairbell-lab
 	scripts/web-book.sh
 
-deploy-check: setup ## two builds, packages, units, image, a fleet, Ansible role, Helm chart, clouds, tried without a cloud; needs root
+deploy-check: setup ## packages, units, image, a fleet, Ansible role, Helm chart, clouds, tried without a cloud; needs root
 	deploy/check.sh $(ARGS)
 
 stress: sample ## 300 FIX clients at 10,000 requests/s, then a million requests within a second

@@ -52,73 +52,58 @@ print(f"inventory: {len(hosts)} machines")
 P
 }
 
-# The OpenTofu module: form, arguments by the provider's schema, rules of tflint and checkov, and a plan of a whole fleet.
-check_tofu() {
-    local at=$work/tofu-check module
-    venue_in_the_cloud "$at"
-    go_tool tofu github.com/opentofu/opentofu@v1.12.6 cmd/tofu
+# The OpenTofu module: its form, its arguments by the provider's schema, rules of tflint and checkov.
+check_module() {
+    local at=$work/module schema=$work/provider/schema.json files checkov=("$work/checkov/bin/checkov" --framework terraform --skip-download --compact --quiet)
+    debian jq jq
+    go_tool hclfmt github.com/hashicorp/hcl/v2@v2.25.0 cmd/hclfmt
     go_tool tflint github.com/terraform-linters/tflint@v0.64.0 .
-    python_in provider 'grpcio>=1.66,<2' 'cryptography>=43'
     python_in checkov 'checkov>=3.3,<4'
-    tofu fmt -check -diff -recursive deploy/tofu || fail "tofu fmt"
-    echo "tofu fmt: nothing to say"
-    stub_provider
-    module=$at/module
-    cp -r deploy/tofu "$module"
-    local -x TF_CLI_CONFIG_FILE=$work/provider/tofu.rc FAIRBELL_AWS_SCHEMA=$work/provider/schema.json
-    tofu_says "$module"
-    # A plan of the whole fleet with the variables that `provision` has written, results of resources made up.
-    tofu -chdir="$module" test -no-color -var-file="$at/aws/fleet.tfvars.json" >"$at/test.log" 2>&1 || fail "tofu test: $(cat "$at/test.log")"
-    tail -1 "$at/test.log"
-    sed -i 's/http_tokens  .*/http_tokens                 = "optional"/' "$module/machines.tf"
-    refuses tofu -chdir="$module" test -no-color -var-file="$at/aws/fleet.tfvars.json"
-    grep -q 'needs a token' "$work/refused.log" || fail "tofu test: $(cat "$work/refused.log")"
-    cp deploy/tofu/machines.tf "$module/"
-    # tflint, with all rules of the language but those of a registry's modules.
+    tools_provision
+    files=(deploy/tofu/*.tf deploy/packer/*.hcl)
+    in_form "${files[@]}" || fail "hclfmt has another form"
+    echo "hclfmt: ${#files[@]} files, nothing to say"
+    provider_schema
+    python3 deploy/tofu/arguments.py deploy/tofu "$schema" || fail "arguments that the provider does not take"
+    # All rules of the language but those of a registry's modules.
     tflint --chdir=deploy/tofu --no-color || fail "tflint"
     echo "tflint: nothing to say"
-    "$work/checkov/bin/checkov" --directory deploy/tofu --framework terraform --skip-download --compact --quiet \
-        --output cli --output json --output-file-path "console,$at/checkov.json" >"$at/checkov.log" 2>&1 || fail "checkov: $(cat "$at/checkov.log")"
-    jq -r '"checkov: \(.summary.passed) passed, \(.summary.failed) failed, \(.summary.skipped) excepted, with a reason each in the file"' "$at/checkov.json"
-    # Controls: another form, an argument that the provider has not, one that it lacks, an unused variable, a disk that is not encrypted.
-    sed -i 's/^  cidr_block .*/  cidr_block=var.network/' "$module/network.tf"
-    refuses tofu fmt -check "$module"
-    sed -i 's/^  cidr_block=.*/  cidr_blocks = var.network/' "$module/network.tf"
-    refuses tofu -chdir="$module" validate -no-color
-    grep -q 'argument named "cidr_blocks" is not expected' "$work/refused.log" || fail "tofu validate: $(cat "$work/refused.log")"
-    cp deploy/tofu/network.tf "$module/"
-    sed -i '/^  domain *=/d; /^  name = var.domain/d' "$module/network.tf"
-    refuses tofu -chdir="$module" validate -no-color
-    grep -q 'argument "name" is required' "$work/refused.log" || fail "tofu validate: $(cat "$work/refused.log")"
-    cp deploy/tofu/network.tf "$module/"
-    printf 'variable "nobody" {\n  description = "x"\n  type        = string\n}\n' >>"$module/variables.tf"
-    refuses tflint --chdir="$module" --no-color
+    rm -rf "$at"
+    cp -r deploy/tofu "$at"
+    "${checkov[@]}" --directory deploy/tofu --output cli --output json --output-file-path "console,$at/checkov.json" >"$at/checkov.log" 2>&1 ||
+        fail "checkov: $(cat "$at/checkov.log")"
+    jq -r '.summary | "checkov: \(.passed) passed, \(.failed) failed, \(.skipped) excepted, each with a reason in the file"' "$at/checkov.json"
+    # Controls: another form, an argument that the provider has not and one that is missing, a variable that nobody uses, disks that
+    # are not encrypted.
+    sed -i 's/^  cidr_block .*/  cidr_blocks=var.network/; /^  name = var.domain/d' "$at/network.tf"
+    refuses in_form "$at/network.tf"
+    refuses python3 deploy/tofu/arguments.py "$at" "$schema"
+    grep -q 'aws_vpc fleet: no argument cidr_blocks' "$work/refused.log" && grep -q 'aws_route53_zone names: name is missing' "$work/refused.log" ||
+        fail "arguments: $(cat "$work/refused.log")"
+    printf 'variable "nobody" {\n  description = "x"\n  type        = string\n}\n' >>"$at/variables.tf"
+    refuses tflint --chdir="$at" --no-color
     grep -q terraform_unused_declarations "$work/refused.log" || fail "tflint: $(cat "$work/refused.log")"
-    sed -i '/encrypted *= true/d' "$module/machines.tf"
-    refuses "$work/checkov/bin/checkov" --directory "$module" --framework terraform --skip-download --compact --quiet
+    sed -i '/encrypted *= true/d' "$at/machines.tf"
+    refuses "${checkov[@]}" --directory "$at"
     grep -q 'aws_ebs_volume.journal' "$work/refused.log" || fail "checkov: $(cat "$work/refused.log")"
 }
 
-tofu_says() {
-    local said
-    said=$(tofu -chdir="$1" validate -no-color 2>&1) || fail "tofu validate: $said"
-    # That the provider is none from a registry is a warning.
-    grep -q 'Success!' <<<"$said" || fail "tofu validate: $said"
-    echo "tofu validate: nothing to say"
+in_form() {
+    local file
+    for file in "$@"; do
+        hclfmt "$file" | diff "$file" - || return
+    done
 }
 
-# What stands for the provider, which is in no registry that can be had: its schema from an npm package, in a program of its own.
-stub_provider() {
-    local at=$work/provider package=@cdktf/provider-aws@21.22.1
+# The provider's schema, out of an npm package that is made of it: the provider itself is in no registry that can be had everywhere.
+provider_schema() {
+    local at=$work/provider
     if [[ ! -d $at/package ]]; then
-        (cd "$at" && tar -xzf "$(npm pack --silent "$package")" --wildcards 'package/lib/*/index.d.ts' 'package/lib/*/index-structs/*' &&
+        mkdir -p "$at"
+        (cd "$at" && tar -xzf "$(npm pack --silent @cdktf/provider-aws@21.22.1)" --wildcards 'package/lib/*/index.d.ts' 'package/lib/*/index-structs/*' &&
             rm -f ./*.tgz)
     fi
     python3 deploy/tofu/schema.py deploy/tofu "$at/package" "$at/schema.json"
-    mkdir -p "$at/plugin"
-    printf '#!/bin/sh\nexec %s/bin/python %s/deploy/tofu/provider.py\n' "$at" "$PWD" >"$at/plugin/terraform-provider-aws"
-    chmod 755 "$at/plugin/terraform-provider-aws"
-    printf 'provider_installation {\n  dev_overrides {\n    "hashicorp/aws" = "%s/plugin"\n  }\n  direct {}\n}\n' "$at" >"$at/tofu.rc"
 }
 
 # The image's template, by Debian's Packer. That is 1.6, which has these two plugins built in, and knows no block that asks for them

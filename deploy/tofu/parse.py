@@ -3,8 +3,7 @@
 
     parse.py TOFU PACKER TFVARS     folders of *.tf and *.pkr.hcl; the variables that `fairbell cluster provision` writes
 
-Without a provider's schema nobody can say whether its resources have these arguments: what can be said is that each reference leads
-to something, and that each variable is given.
+Each reference has to lead to something, and each variable to be given. Whether resources have these arguments is arguments.py's.
 """
 
 import json
