@@ -39,6 +39,12 @@ impl<S: Sink> BookOps<'_, S> {
             self.market.pegs.remove(order.order_ref);
             self.market.settle_fast();
         }
+        self.release(slot);
+    }
+
+    /// Frees the slot of an order that is in no queue and not in the index.
+    #[inline(always)]
+    pub(crate) fn release(&mut self, slot: u32) {
         self.market.len -= 1;
         self.shared.free(slot);
     }

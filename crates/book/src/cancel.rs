@@ -22,14 +22,7 @@ impl<S: Sink> BookOps<'_, S> {
         let event = OrderEvent::Canceled { qty, shown, reason: CancelReason::Requested };
         self.sink.tell(event, order, None);
         let ladder = &mut self.market.ladders[side as usize];
-        let level = ladder.level_mut(place);
-        level.open -= u64::from(qty);
-        level.shown -= u64::from(shown);
-        level.orders -= 1;
-        level.queue.unlink(prev, next);
-        if level.shown == 0 {
-            ladder.undisplay(place);
-        }
+        ladder.leave(place, prev, next, qty, shown);
         self.shared.tally.went(qty);
         self.shared.index.clear(found);
         self.market.len -= 1;

@@ -28,10 +28,12 @@ impl<S: Sink> BookOps<'_, S> {
         let at_once = order.time_in_force == TimeInForce::ImmediateOrCancel;
         let limit = self.market.opposite(order.side).key_of(units);
         let meets = self.market.opposite(order.side).best_key >= limit;
-        if self.shared.slab.is_full() && !meets && !at_once {
+        // Whether it meets anything is asked once: nobody could predict that.
+        let enters = meets | at_once;
+        if self.shared.slab.is_full() & !enters {
             return Err(RejectReason::CapacityReached);
         }
-        if !at_once && self.lacks_level(order.side, order.price.0, order.qty, None) {
+        if self.lacks_level(order.side, order.price.0, order.qty, None) && !at_once {
             return Err(RejectReason::CapacityReached);
         }
         let (number, order_ref) = (self.market.number, self.shared.next_ref());
@@ -39,30 +41,47 @@ impl<S: Sink> BookOps<'_, S> {
         let stored = &mut self.shared.slab[slot];
         *stored = Order::new(number, order_ref, order);
         self.sink.tell(OrderEvent::Accepted, stored, None);
-        self.shared.index.put(vacancy, slot, &self.shared.slab);
         self.shared.note_end(slot);
         self.market.len += 1;
         self.shared.tally.came(order.qty);
-        if meets || at_once {
-            self.match_plain(slot, units, limit, OrderRef(0));
+        if enters {
+            self.match_plain(slot, units, limit, OrderRef(0), Some(vacancy));
         } else {
+            self.shared.index.put(vacancy, slot, &self.shared.slab);
             self.rest_new(slot, order.side, order.qty, units, OrderRef(0));
         }
         Ok(())
     }
 
-    /// Matches a plain order that was just stored, and rests or cancels what is left.
+    /// Matches a plain order that was just stored, and rests or cancels what is left. With a `vacancy` it is
+    /// not in the index so far, and goes there only if it rests: trades take keys out, and put none in.
     #[inline(never)]
-    pub(crate) fn match_plain(&mut self, slot: u32, units: u64, limit: u64, instead_of: OrderRef) {
+    pub(crate) fn match_plain(
+        &mut self,
+        slot: u32,
+        units: u64,
+        limit: u64,
+        instead_of: OrderRef,
+        vacancy: Option<Vacancy>,
+    ) {
         self.take_plain(slot, limit);
-        let order = self.order(slot);
-        let (open, life) = (order.open, order.time_in_force);
-        if open == 0 {
-            self.forget(slot);
-        } else if life == TimeInForce::ImmediateOrCancel {
-            self.cancel_rest(slot, CancelReason::ImmediateOrCancel);
-        } else {
+        let order = self.order_mut(slot);
+        let open = order.open;
+        if open != 0 && order.time_in_force != TimeInForce::ImmediateOrCancel {
+            if let Some(vacancy) = vacancy {
+                self.shared.index.put(vacancy, slot, &self.shared.slab);
+            }
             return self.rest_at(slot, units, instead_of);
+        }
+        if open != 0 {
+            order.open = 0;
+            self.shared.tally.went(open);
+            let reason = CancelReason::ImmediateOrCancel;
+            self.tell(slot, OrderEvent::Canceled { qty: open, shown: 0, reason });
+        }
+        match vacancy {
+            Some(_) => self.release(slot),
+            None => self.forget(slot),
         }
         if instead_of != OrderRef(0) {
             self.tell(slot, OrderEvent::Withdrawn { order_ref: instead_of });
@@ -104,18 +123,14 @@ impl<S: Sink> BookOps<'_, S> {
     ) {
         let ladder = &mut self.market.ladders[side as usize];
         let key = ladder.key_of(units);
-        let Some(place) = ladder.find_or_make(key) else {
+        let Some(place) = ladder.find_or_make(key, true) else {
             return self.cancel_rest(slot, CancelReason::Capacity);
         };
         let level = ladder.level_mut(place);
-        let was_dark = level.shown == 0;
         let tail = level.queue.append(slot);
         level.open += u64::from(qty);
         level.shown += u64::from(qty);
         level.orders += 1;
-        if was_dark {
-            ladder.display(place);
-        }
         self.shared.slab[tail].next = slot;
         let order = &mut self.shared.slab[slot];
         (order.prev, order.place, order.shown, order.home) = (tail, place, qty, Home::Shown);
@@ -129,7 +144,7 @@ impl<S: Sink> BookOps<'_, S> {
         order.shown = order.portion();
         let ladder = &mut self.market.ladders[order.side as usize];
         let key = ladder.key_of(units);
-        let Some(place) = ladder.find_or_make(key) else {
+        let Some(place) = ladder.find_or_make(key, true) else {
             order.shown = 0;
             return self.cancel_rest(slot, CancelReason::Capacity);
         };
@@ -236,7 +251,7 @@ impl<S: Sink> BookOps<'_, S> {
         }
         let ladder = &mut self.market.ladders[order.side as usize];
         let key = ladder.key(self.shared.slab[slot].price);
-        let Some(place) = ladder.find_or_make(key) else {
+        let Some(place) = ladder.find_or_make(key, false) else {
             return self.cancel_rest(slot, CancelReason::Capacity);
         };
         self.append_hidden(place, slot);

@@ -32,6 +32,12 @@ fn select(condition: bool, yes: u32, no: u32) -> u32 {
     no ^ ((no ^ yes) & mask)
 }
 
+/// The same of prices.
+#[inline(always)]
+fn select_price(condition: bool, yes: i64, no: i64) -> i64 {
+    no ^ ((no ^ yes) & i64::from(condition).wrapping_neg())
+}
+
 /// First and last of a queue of orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
@@ -256,51 +262,50 @@ impl Ladder {
     }
 
     /// The level with this key, made if it does not exist; `None` when no further level may. A new
-    /// one is empty: the caller adds an order at once.
+    /// one is empty: the caller adds an order at once, a displayed one if `displayed`.
     #[inline(always)]
-    pub(crate) fn find_or_make(&mut self, key: u64) -> Option<u32> {
+    pub(crate) fn find_or_make(&mut self, key: u64, displayed: bool) -> Option<u32> {
         let page = self.find_page((key >> 6) as u32);
-        let Some(data) = self.pages.get(page as usize) else {
-            return self.make_with_page(key);
+        let Some(data) = self.pages.get_mut(page as usize) else {
+            return self.make_with_page(key, displayed);
         };
         let bit = (key & 63) as u32;
         if data.occupied >> bit & 1 == 1 {
+            data.displayed |= u64::from(displayed) << bit;
             return Some(data.place(bit));
         }
-        self.make(key, page)
+        self.make(key, page, displayed)
     }
 
     #[cold]
-    fn make_with_page(&mut self, key: u64) -> Option<u32> {
+    fn make_with_page(&mut self, key: u64, displayed: bool) -> Option<u32> {
         if self.levels == self.capacity {
             return None;
         }
         let page = self.make_page((key >> 6) as u32);
-        self.make(key, page)
+        self.make(key, page, displayed)
     }
 
-    /// Makes the level with this key in its page.
+    /// Makes the level with this key in its page; without a branch on whether it is the first of its page
+    /// or the best of its side, which nobody could predict where prices swing.
     #[inline(never)]
-    fn make(&mut self, key: u64, page: u32) -> Option<u32> {
+    fn make(&mut self, key: u64, page: u32, displayed: bool) -> Option<u32> {
         if self.levels == self.capacity {
             return None;
         }
         let bit = (key & 63) as u32;
-        let level = self.take_level(page);
-        let place = level << 6 | bit;
+        let place = self.take_level(page) << 6 | bit;
         let data = &mut self.pages[page as usize];
         data.places[bit as usize] = place;
-        let before = data.occupied;
-        data.occupied = before | 1 << bit;
-        if before == 0 {
-            let (chapter, number) = (data.chapter, data.number);
-            self.page_index.occupy(chapter, number);
-            self.spares -= 1;
-        }
+        self.spares -= u32::from(data.occupied == 0);
+        data.occupied |= 1 << bit;
+        data.displayed |= u64::from(displayed) << bit;
+        self.page_index.occupy(data.chapter, data.number);
         self.levels += 1;
-        if key > self.best_key {
-            (self.best_key, self.best_place, self.best_price) = (key, place, self.price(key));
-        }
+        let better = key > self.best_key;
+        self.best_price = select_price(better, self.price(key), self.best_price);
+        self.best_place = select(better, place, self.best_place);
+        self.best_key = self.best_key.max(key);
         Some(place)
     }
 
@@ -348,18 +353,6 @@ impl Ladder {
         page
     }
 
-    /// A page without levels is spare.
-    #[inline(always)]
-    fn add_spare(&mut self, page: u32) {
-        self.spares += 1;
-        let data = &mut self.pages[page as usize];
-        if data.queued {
-            data.used = true;
-        } else {
-            self.queue_spare(page);
-        }
-    }
-
     /// A page becomes the last of the queue.
     #[inline(never)]
     fn queue_spare(&mut self, page: u32) {
@@ -393,6 +386,19 @@ impl Ladder {
         }
     }
 
+    /// Takes an order with these neighbours, which the caller links, out of the displayed queue of a level.
+    #[inline(always)]
+    pub(crate) fn leave(&mut self, place: u32, prev: u32, next: u32, open: u32, shown: u32) {
+        let level = self.level_mut(place);
+        level.open -= u64::from(open);
+        level.shown -= u64::from(shown);
+        level.orders -= 1;
+        level.queue.unlink(prev, next);
+        if level.shown == 0 {
+            self.undisplay(place);
+        }
+    }
+
     /// Settles the bits of a level that shows nothing any more, and removes it when it is empty.
     #[inline(never)]
     pub(crate) fn undisplay(&mut self, place: u32) {
@@ -405,8 +411,11 @@ impl Ladder {
         }
         page.occupied &= !(1 << (place & 63));
         let (left, chapter, number) = (page.occupied, page.chapter, page.number);
+        page.used |= left == 0;
+        let queued = page.queued;
         debug_assert!(level.queue == Queue::EMPTY, "an empty level has a queue");
         self.levels -= 1;
+        self.spares += u32::from(left == 0);
         if place == self.best_place {
             // Nothing better is left, in its page or elsewhere.
             let best =
@@ -415,9 +424,9 @@ impl Ladder {
             let price = if key == 0 { 0 } else { self.price(key) };
             (self.best_key, self.best_place, self.best_price) = (key, place, price);
         }
-        if left == 0 {
-            self.page_index.vacate(chapter, number);
-            self.add_spare(at);
+        self.page_index.vacate(chapter, number, left == 0);
+        if (left == 0) & !queued {
+            self.queue_spare(at);
         }
         self.level_mut(place).queue.head = self.free;
         self.free = place >> 6;
@@ -592,30 +601,33 @@ mod tests {
             let mut ladder = Ladder::new(side, &ticks, 24);
             let mut map: BTreeMap<u64, u32> = BTreeMap::new();
             for (zone, near, add) in steps {
-                // Zones far apart and the two ends of the range.
+                // Zones in the same and in other volumes, several chapters in each, and the two ends of the range.
                 let key = match zone {
                     0 => 1 + near,
                     1 => TOP - 1 - near,
-                    _ => zone * 300_000 + near * 3,
+                    _ => zone * 100_000 + near % 4 * 9_000 + near * 3,
                 };
                 match (add, ladder.find(key)) {
-                    (true, None) => match ladder.find_or_make(key) {
+                    (true, None) => match ladder.find_or_make(key, near % 2 == 0) {
                         None => prop_assert_eq!(map.len(), 24),
                         Some(place) => {
                             ladder.level_mut(place).orders = 1;
-                            if near % 2 == 0 {
-                                ladder.display(place);
-                            }
                             map.insert(key, place);
                         }
                     },
+                    (true, Some(place)) => {
+                        let shown = ladder.is_displayed(place);
+                        prop_assert_eq!(ladder.find_or_make(key, shown), Some(place));
+                        prop_assert_eq!(ladder.is_displayed(place), shown);
+                    }
                     (false, Some(place)) => {
                         ladder.level_mut(place).orders = 0;
                         ladder.undisplay(place);
                         map.remove(&key);
                     }
-                    (_, found) => prop_assert_eq!(found, map.get(&key).copied()),
+                    (false, None) => {}
                 }
+                prop_assert_eq!(ladder.find(key), map.get(&key).copied());
                 prop_assert!(ladder.is_sound());
                 let down: Vec<_> = successors(ladder.best(), |&p| ladder.worse(p)).collect();
                 let mut up: Vec<_> =
@@ -631,9 +643,8 @@ mod tests {
     }
 
     fn come_and_go(ladder: &mut Ladder, key: u64) {
-        let place = ladder.find_or_make(key).expect("room");
+        let place = ladder.find_or_make(key, true).expect("room");
         ladder.level_mut(place).orders = 1;
-        ladder.display(place);
         ladder.level_mut(place).orders = 0;
         ladder.undisplay(place);
     }
@@ -653,11 +664,24 @@ mod tests {
         assert!(ladder.is_sound());
         // Levels that stay take more pages than that.
         for n in 0..4_000 {
-            let place = ladder.find_or_make(1 + n * 100).expect("room");
+            let place = ladder.find_or_make(1 + n * 100, false).expect("room");
             ladder.level_mut(place).orders = 1;
         }
         assert!(ladder.is_sound());
-        assert_eq!(ladder.find_or_make(7_000_000), None);
+        assert_eq!(ladder.find_or_make(7_000_000, false), None);
+    }
+
+    #[test]
+    fn levels_are_in_order_whether_their_volumes_were_linked_or_not() {
+        let mut ladder = Ladder::new(Side::Buy, &TickTable::uniform(Price(1)), 4_000);
+        let key = |n: u64| 1 + n * 300_000;
+        (0..100).for_each(|n| come_and_go(&mut ladder, key(n)));
+        assert!(ladder.is_sound());
+        let keys = [key(99), key(50), key(0)];
+        let places = keys.map(|key| ladder.find_or_make(key, true).expect("room"));
+        places.iter().for_each(|&place| ladder.level_mut(place).orders = 1);
+        let down = successors(ladder.best(), |&place| ladder.worse(place));
+        assert!(down.map(|place| ladder.key_at(place)).eq(keys) && ladder.is_sound());
     }
 
     #[test]

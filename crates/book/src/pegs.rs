@@ -149,7 +149,7 @@ impl<S: Sink> BookOps<'_, S> {
         let (side, price) = (self.order(slot).side, self.order(slot).price);
         let ladder = self.market.own_mut(side);
         let key = ladder.key(price);
-        match ladder.find_or_make(key) {
+        match ladder.find_or_make(key, false) {
             Some(place) => self.append_hidden(place, slot),
             None => self.cancel_rest(slot, types::CancelReason::Capacity),
         }

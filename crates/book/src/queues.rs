@@ -27,7 +27,8 @@ pub(crate) fn append(slab: &mut Slab, queue: &mut Queue, slot: u32) {
 }
 
 impl<S: Sink> BookOps<'_, S> {
-    /// Puts a loose order, its shown lots set, last in the displayed queue of a level.
+    /// Puts a loose order, its shown lots set, last in the displayed queue of a level that is marked as
+    /// displaying lots.
     #[inline(always)]
     pub(crate) fn append_shown(&mut self, place: u32, slot: u32) {
         let order = &mut self.shared.slab[slot];
@@ -35,14 +36,10 @@ impl<S: Sink> BookOps<'_, S> {
         let (open, shown) = (u64::from(order.open), u64::from(order.shown));
         let ladder = &mut self.market.ladders[order.side as usize];
         let level = ladder.level_mut(place);
-        let was_dark = level.shown == 0;
         level.open += open;
         level.shown += shown;
         level.orders += 1;
         append(&mut self.shared.slab, &mut level.queue, slot);
-        if was_dark {
-            ladder.display(place);
-        }
     }
 
     /// Puts a loose order last in the hidden queue of a level.
@@ -59,17 +56,10 @@ impl<S: Sink> BookOps<'_, S> {
     #[inline(always)]
     pub(crate) fn unlink_shown(&mut self, slot: u32) {
         let order = &self.shared.slab[slot];
-        let place = order.place;
+        let (prev, next) = (order.prev, order.next);
         let ladder = &mut self.market.ladders[order.side as usize];
-        let level = ladder.level_mut(place);
-        level.open -= u64::from(order.open);
-        level.shown -= u64::from(order.shown);
-        level.orders -= 1;
-        let dark = level.shown == 0;
-        unlink(&mut self.shared.slab, &mut level.queue, slot);
-        if dark {
-            ladder.undisplay(place);
-        }
+        ladder.leave(order.place, prev, next, order.open, order.shown);
+        self.shared.slab.unlink(prev, next);
     }
 
     pub(crate) fn unlink_hidden(&mut self, slot: u32) {

@@ -55,18 +55,20 @@ impl<S: Sink> BookOps<'_, S> {
         let old_life = stored.time_in_force;
         *stored = Order::new(number, order_ref, &order);
         self.shared.note_end_after(slot, old_life);
-        if let Some(vacancy) = vacancy {
+        if vacancy.is_some() {
             // Where the new key goes does not depend on where the old one was.
             self.shared.index.clear(found);
-            self.shared.index.put(vacancy, slot, &self.shared.slab);
         }
         let event = OrderEvent::Replaced { old_key, old_ref, kept: false, shown_less: 0 };
         self.tell(slot, event);
         self.shared.tally.went(old_open);
         self.shared.tally.came(order.qty);
         if meets || at_once {
-            self.match_plain(slot, units, limit, old_ref);
+            self.match_plain(slot, units, limit, old_ref, vacancy);
         } else {
+            if let Some(vacancy) = vacancy {
+                self.shared.index.put(vacancy, slot, &self.shared.slab);
+            }
             self.rest_new(slot, order.side, order.qty, units, old_ref);
         }
         Ok(())

@@ -513,7 +513,9 @@ impl crate::book_ops::BookOps<'_, Silence> {
         let peg = order.order_type.peg();
         let ladder = &mut self.market.ladders[side as usize];
         let place = match home {
-            Home::Shown | Home::Hidden => ladder.find_or_make(ladder.key(price)).unwrap_or(NOWHERE),
+            Home::Shown | Home::Hidden => {
+                ladder.find_or_make(ladder.key(price), home == Home::Shown).unwrap_or(NOWHERE)
+            }
             _ => NOWHERE,
         };
         match home {
