@@ -37,6 +37,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("replication", 3),
     ("exchange", 4),
     ("ticks", 4),
+    ("strategy", 4),
     ("web", 4),
     ("sim", 5),
     ("emulator", 5),
@@ -76,6 +77,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("gateway", &["types", "wire", "overlay", "fix"]),
     ("participant", &["types", "wire", "fix", "telemetry"]),
     ("certify", &["types", "wire", "fix"]),
+    ("strategy", &["types", "wire", "feed"]),
     ("backtest", &["types", "wire", "book", "engine", "feed"]),
     ("emulator", &["types", "telemetry"]),
 ];
@@ -101,6 +103,7 @@ const PURE: &[&str] = &[
     "exchange",
     "sim",
     "certify",
+    "strategy",
     "backtest",
 ];
 
