@@ -176,7 +176,13 @@ impl<N: Node> Loop<N> {
     /// From now on the connections that a node opens speak TLS. False: no such node.
     pub fn secure_outgoing(&mut self, id: NodeId, tls: ClientTls) -> bool {
         let host = self.driver.io.host_of(id).and_then(|host| self.driver.io.hosts.get_mut(host));
-        host.map(|host| host.tls_out = Some(tls)).is_some()
+        host.map(|host| host.tls_out = Some((tls, None))).is_some()
+    }
+
+    /// The same of those alone that it opens to these peers.
+    pub fn secure_outgoing_to(&mut self, id: NodeId, tls: ClientTls, only: Vec<Peer>) -> bool {
+        let host = self.driver.io.host_of(id).and_then(|host| self.driver.io.hosts.get_mut(host));
+        host.map(|host| host.tls_out = Some((tls, Some(only)))).is_some()
     }
 
     /// Who does the work that nodes ask for ([`types::Op::Work`]); without it nobody does.

@@ -153,8 +153,8 @@ pub(crate) struct Host {
     pub listeners: Vec<TcpListener>,
     /// By door; without an entry it is a plain one.
     pub tls_doors: Vec<Option<ServerTls>>,
-    /// For the connections it opens.
-    pub tls_out: Option<ClientTls>,
+    /// For the connections it opens, to everybody or to these peers alone.
+    pub tls_out: Option<(ClientTls, Option<Vec<Peer>>)>,
     /// TLS handshakes under way at its doors, by slot.
     pub handshakes: Admission<u32>,
     /// Slots of the connections the node knows, sorted by id.
@@ -170,6 +170,12 @@ pub(crate) struct Host {
 }
 
 impl Host {
+    /// TLS of a connection that it opens to a peer, if it speaks any there.
+    pub fn tls_to(&self, peer: Peer) -> Option<&ClientTls> {
+        let (tls, only) = self.tls_out.as_ref()?;
+        only.as_ref().is_none_or(|only| only.contains(&peer)).then_some(tls)
+    }
+
     fn new(id: NodeId, config: &LoopConfig) -> Host {
         Host {
             id,

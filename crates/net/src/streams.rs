@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use types::{Address, ConnId, Nanos, Peer, Remote};
 
-use crate::addr::address_of;
+use crate::addr::{address_of, peer_addr};
 
 use crate::conn::{Conn, Incoming, Phase, WriteBuffer};
 use crate::io::{Io, Notice, Token};
@@ -392,12 +392,13 @@ impl Io {
         if failed {
             self.counters.stream_errors.add(1);
             self.lose(slot);
-        } else if conn.stream.peer_addr().is_ok() {
+        } else if let Ok(peer) = conn.stream.peer_addr() {
             conn.phase = Phase::Open;
             let host = conn.host;
             let notice = Notice::Connected { host, conn: conn.id };
             self.counters.connected.add(1);
-            match self.hosts.get(host).and_then(|own| own.tls_out.clone()) {
+            let tls = self.hosts.get(host).and_then(|own| own.tls_to(peer_addr(peer)).cloned());
+            match tls {
                 Some(tls) => self.begin_client_handshake(slot, &tls, now),
                 None => self.notices.push_back(notice),
             }

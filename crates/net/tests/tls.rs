@@ -225,6 +225,37 @@ fn the_node_learns_whose_certificate_it_is_and_every_byte_arrives() {
 }
 
 #[test]
+fn a_node_may_speak_tls_with_some_and_in_clear_with_others() {
+    let authority = Authority::new();
+    let sealed = server(door(&authority, Clients::Any), habits());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let plain = listener.local_addr().expect("bound");
+    let shared = Shared::default();
+    let node = Plain { told: shared.clone(), errand: None, started: false };
+    let mut of = empty(habits());
+    of.add_node(SERVER, node, Vec::new(), Some(listener)).expect("added");
+    let clear = start(of, shared, Some(plain));
+    let tells = |to: &Running, only: &Running| {
+        let shared = Shared::default();
+        let at = |of: &Running| of.address.map(peer_addr).expect("a server");
+        let errand = Some((at(to), b"hello".to_vec()));
+        let mut of = empty(habits());
+        let node = Plain { told: shared.clone(), errand, started: false };
+        of.add_node(CLIENT, node, Vec::new(), None).expect("added");
+        assert!(of.secure_outgoing_to(CLIENT, trust(&authority, None), vec![at(only)]));
+        start(of, shared, None)
+    };
+    for to in [&sealed, &clear] {
+        tells(to, &sealed).until("the echo", |told, _| told.bytes == b"hello");
+    }
+    // Control: what is said in clear at a door with TLS is not heard.
+    let wrong = tells(&sealed, &clear);
+    wrong.until("the end", |told, _| told.closed == 1);
+    assert!(told(&wrong.told).bytes != b"hello");
+    assert_eq!(sealed.counters().handshakes, 1);
+}
+
+#[test]
 fn an_end_reaches_the_other_side_after_the_last_bytes() {
     let authority = Authority::new();
     let server = server(door(&authority, Clients::Any), habits());
