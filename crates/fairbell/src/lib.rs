@@ -36,6 +36,7 @@ pub mod subscribe;
 pub mod telemetry;
 pub mod up;
 pub mod view;
+mod web;
 
 use check::Check;
 use cli::Command;

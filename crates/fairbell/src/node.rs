@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 
 use crate::store::beside::Beside;
+use crate::web::Web;
 use host::alarms::Alarms;
 use host::clock_agent::Wrong;
 use host::failure::Failure;
@@ -78,7 +79,6 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
     let file = ClusterFile::read(&args.cluster)?;
     let (_, entry) = file.node(&args.name)?;
     let dir = args.dir.clone().or_else(|| entry.dir.clone());
-    let keys = args.keys.clone();
     let handling = |error| Failure::Run(format!("handling signals: {error}"));
     let jump = args.virtual_jump_us.map(|us| (Arc::new(AtomicBool::new(false)), us));
     if let Some((told, _)) = &jump {
@@ -88,6 +88,11 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
     let dir = dir.unwrap_or_else(|| PathBuf::from(format!("fairbell-{}", args.name)));
     let alarms = Alarms::default();
     let mut settings = file.of_node(entry).venue()?;
+    let keys = args.keys.clone().unwrap_or_else(|| Credentials::folder(&file, &args.name));
+    let web = Web::of_machine(&file, entry, &settings, &keys)?;
+    if let Some(web) = &web {
+        eprintln!("{}: {}", args.name, web.greeting());
+    }
     if let Some(at) = &args.metrics {
         settings.telemetry.listen_at("--metrics", at)?;
     }
@@ -99,7 +104,7 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
     let options = NodeOptions {
         name: args.name.clone(),
         dir: dir.clone(),
-        keys: keys.unwrap_or_else(|| Credentials::folder(&file, &args.name)),
+        keys,
         wrong: Wrong {
             origin: args.virtual_origin_ns,
             offset_ns: args.virtual_offset_us.saturating_mul(1_000),
@@ -120,7 +125,22 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
     let follow =
         |config| Beside::in_folder(&config, (&dir, journal), (&alarms, telemetry.as_ref()));
     let store = config.map_or(Ok(None), follow)?;
-    let outcome = node::run(&file, &options, &stop, |line| eprintln!("{name}: {line}"));
+    let outcome = std::thread::scope(|scope| {
+        if let Some(web) = web {
+            let (stop, alarms, telemetry) = (&stop, &alarms, telemetry.as_ref());
+            scope.spawn(move || {
+                if let Err(failure) = web.serve(stop, (alarms, telemetry)) {
+                    alarms.raise(
+                        crate::web::ALARM,
+                        format!("REST and WebSocket are not served: {failure}"),
+                    );
+                }
+            });
+        }
+        let outcome = node::run(&file, &options, &stop, |line| eprintln!("{name}: {line}"));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        outcome
+    });
     let mut told = store.map(Beside::end_in_lines).unwrap_or_default();
     told.extend(service.map(Service::end).unwrap_or_default());
     told.iter().for_each(|line| eprintln!("{name}: {line}"));

@@ -21,7 +21,6 @@ mod standstill;
 mod store;
 mod tamper;
 mod venue;
-mod web;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +39,7 @@ use types::{Nanos, NodeId, Peer};
 
 use crate::report::{ReplicationReport, Report};
 use crate::view::{Snapshot, TopOfBook, View};
+use crate::web::Web;
 use board::{Board, Figures};
 use host::admin::door;
 use host::alarms::Alarms;
@@ -177,14 +177,14 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let web = match &args.web {
         Some(file) => {
             let socket = door.path().map(Path::to_path_buf);
-            Some(web::Web::new(file.as_deref(), &config, &plan.addresses, socket)?)
+            Some(Web::of_run(file.as_deref(), &config, &plan.addresses, socket)?)
         }
         None => None,
     };
-    let web_greeting = web.as_ref().map_or("", web::Web::greeting);
+    let web_greeting = web.as_ref().map_or(String::new(), |web| format!("\n{}", web.greeting()));
     let metrics = service.as_ref().and_then(Service::address);
     let metrics = metrics.map_or(String::new(), |at| format!("\nmetrics: http://{at}/metrics"));
-    let doors = web_greeting.to_string() + &metrics + &door.greeting();
+    let doors = web_greeting + &metrics + &door.greeting();
     view.note(&(greeting::welcome(&config, &plan.addresses) + &doors));
     let run = Run {
         stay: !args.once && args.duration.is_none(),
@@ -397,7 +397,7 @@ impl Run<'_> {
     fn play(
         &self,
         mut plan: Plan,
-        (relay, web): (Option<Relay>, Option<web::Web>),
+        (relay, web): (Option<Relay>, Option<Web>),
         (door, lines): (door::Door, Receiver<String>),
         view: &mut View,
     ) -> Result<Ended, Failure> {
@@ -478,7 +478,7 @@ impl Run<'_> {
             scope.spawn(|| door.serve(self.config, steered, gateways, &stop));
             if let Some(web) = web {
                 scope.spawn(|| {
-                    let served = web.serve(&stop);
+                    let served = web.serve(&stop, (&self.alarms, self.telemetry));
                     if let (Err(failure), Ok(mut trouble)) = (served, trouble.lock()) {
                         trouble.push(format!("the web door: {failure}"));
                     }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use common::{Running, number};
 use host::telemetry::metrics;
-use monitoring::process;
+use monitoring::{process, queries};
 use serde_json::Value;
 
 /// How long something that must come may take.
@@ -33,28 +33,13 @@ fn text(path: &str) -> String {
 
 /// An alert: its name and its expression.
 fn alerts() -> Vec<(String, String)> {
-    let text = text("deploy/prometheus/alerts.yml");
-    let value = |line: &str, key: &str| line.trim().strip_prefix(key).map(str::to_string);
-    let (mut all, mut name) = (Vec::new(), String::new());
-    for line in text.lines() {
-        if let Some(alert) = value(line, "- alert: ") {
-            name = alert;
-        } else if let Some(expression) = value(line, "expr: ") {
-            all.push((name.clone(), expression));
-        }
-    }
+    let all = queries::alerts(&text("deploy/prometheus/alerts.yml"));
     assert!(all.len() > 20, "{}", all.len());
     all
 }
 
-/// What an alert compares with its threshold.
-fn compared(expression: &str) -> &str {
-    let ends = [" > ", " < ", " == "].into_iter().filter_map(|sign| expression.rfind(sign));
-    &expression[..ends.max().expect("a comparison")]
-}
-
-/// Panels of the dashboards: file, title, queries.
-fn panels() -> Vec<(String, String, Vec<String>)> {
+/// Queries of the dashboards: file and title of the panel, query.
+fn panels() -> Vec<(String, String)> {
     let mut all = Vec::new();
     for file in ["venue", "machines"] {
         let board: Value = serde_json::from_str(&text(&format!("deploy/grafana/{file}.json")))
@@ -63,7 +48,7 @@ fn panels() -> Vec<(String, String, Vec<String>)> {
         assert!(board["title"].is_string() && board["time"]["from"].is_string(), "{file}");
         let mut seen = BTreeSet::new();
         for panel in board["panels"].as_array().expect("panels") {
-            let title = panel["title"].as_str().expect("a title").to_string();
+            let title = panel["title"].as_str().expect("a title");
             assert!(seen.insert(number(panel, "id")), "{file}: {title}");
             let place = &panel["gridPos"];
             assert!(number(place, "x") + number(place, "w") <= 24, "{file}: {title}");
@@ -74,10 +59,10 @@ fn panels() -> Vec<(String, String, Vec<String>)> {
             let letters: BTreeSet<&str> =
                 targets.iter().filter_map(|of| of["refId"].as_str()).collect();
             assert!(!targets.is_empty() && letters.len() == targets.len(), "{file}: {title}");
-            let queries = targets.iter().map(|of| of["expr"].as_str().expect("a query"));
-            let queries = queries.map(|query| query.replace("$machine", ".*")).collect();
-            all.push((file.to_string(), title, queries));
+            assert!(targets.iter().all(|of| of["expr"].is_string()), "{file}: {title}");
         }
+        let queries = queries::panels(&board).into_iter();
+        all.extend(queries.map(|(title, query)| (format!("{file}: {title}"), query)));
     }
     all
 }
@@ -107,7 +92,7 @@ fn the_page_has_every_metric_and_no_other() {
     }
     // Whatever queries name is a metric, or a part of a histogram.
     let queries = alerts().into_iter().map(|(_, expression)| expression);
-    let all: Vec<String> = queries.chain(panels().into_iter().flat_map(|(_, _, of)| of)).collect();
+    let all: Vec<String> = queries.chain(panels().into_iter().map(|(_, of)| of)).collect();
     assert!(unknown(&all).is_empty(), "{:?}", unknown(&all));
     assert_eq!(
         unknown(&["rate(fairbell_no_such_total[1m])".to_string()]),
@@ -180,13 +165,8 @@ fn redis(program: &Path, dir: &Path, port: u16) -> Running {
 }
 
 fn prometheus(program: &Path, dir: &Path, (port, venue): (u16, u16)) -> Running {
-    let rules: Vec<String> = (text("deploy/prometheus/alerts.yml").lines())
-        .map(|line| match line.trim().starts_with("for: ") {
-            true => format!("{}for: 1s", &line[..line.len() - line.trim_start().len()]),
-            false => line.to_string(),
-        })
-        .collect();
-    fs::write(dir.join("alerts.yml"), rules.join("\n")).expect("written");
+    let rules = queries::hasty(&text("deploy/prometheus/alerts.yml"), 1);
+    fs::write(dir.join("alerts.yml"), rules).expect("written");
     let config = text("deploy/prometheus/prometheus.yml");
     let config = config.replace("interval: 5s", "interval: 500ms");
     let config = config.replace("127.0.0.1:9464", &format!("127.0.0.1:{venue}"));
@@ -239,7 +219,7 @@ fn prometheus_reads_a_venue_answers_every_query_and_faults_raise_their_alerts() 
     );
     fs::write(dir.join("venue.toml"), config).expect("written");
     let up = Command::new(env!("CARGO_BIN_EXE_fairbell"))
-        .args(["up", "--json", "--rate", "100", "--receivers", "3", "--fanout", "2"])
+        .args(["up", "--json", "--web", "--rate", "100", "--receivers", "3", "--fanout", "2"])
         .args(["--config", &at("venue.toml"), "--out", &at("out")])
         .current_dir(repository())
         .stdout(fs::File::create(dir.join("report.json")).expect("a file"))
@@ -252,11 +232,9 @@ fn prometheus_reads_a_venue_answers_every_query_and_faults_raise_their_alerts() 
     // Every query of the alerts and dashboards is answered with something.
     let alerts = alerts();
     let mut open: Vec<(String, String)> = (alerts.iter())
-        .map(|(name, expression)| (name.clone(), compared(expression).to_string()))
+        .map(|(name, expression)| (name.clone(), queries::compared(expression).to_string()))
+        .chain(panels())
         .collect();
-    for (file, title, queries) in panels() {
-        open.extend(queries.into_iter().map(|of| (format!("{file}: {title}"), of)));
-    }
     let asked = open.len();
     until("the venue is read", || !query(port, "fairbell_orders_accepted_total > 0").is_empty());
     let end = Instant::now() + PATIENCE;

@@ -44,6 +44,17 @@ pub fn tell(
             *lines.entry(line).or_default() += 1;
         }
     }
+    note(lines, unseen, alarms);
+    let lockouts = now.values().flat_map(Refusals::last).filter(|one| is_lockout(one.why));
+    let last = lockouts.map(|refused| refused.at).max();
+    let clock = now.values().flat_map(Refusals::last).map(|one| one.at).max();
+    if last.zip(clock).is_none_or(|(last, clock)| clock.since(last) > QUIET_NS) {
+        alarms.clear(LOCKED_OUT, "nobody has been refused so for a minute");
+    }
+}
+
+/// Notes who was refused in a second, where and why, each with how many times, and how many there were besides.
+pub fn note(lines: BTreeMap<String, u64>, mut unseen: u64, alarms: &Alarms) {
     for (place, (line, times)) in lines.into_iter().enumerate() {
         match (place < LINES_MAX, times) {
             (false, times) => unseen += times,
@@ -53,12 +64,6 @@ pub fn tell(
     }
     if unseen > 0 {
         alarms.note("logon-refused", format!("{unseen} more logons"));
-    }
-    let lockouts = now.values().flat_map(Refusals::last).filter(|one| is_lockout(one.why));
-    let last = lockouts.map(|refused| refused.at).max();
-    let clock = now.values().flat_map(Refusals::last).map(|one| one.at).max();
-    if last.zip(clock).is_none_or(|(last, clock)| clock.since(last) > QUIET_NS) {
-        alarms.clear(LOCKED_OUT, "nobody has been refused so for a minute");
     }
 }
 

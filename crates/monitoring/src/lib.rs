@@ -14,6 +14,7 @@ pub mod export;
 pub mod files;
 pub mod metric;
 pub mod process;
+pub mod queries;
 pub mod queue;
 pub mod record;
 pub mod streams;

@@ -11,6 +11,7 @@
 pub mod account;
 pub mod auth;
 pub mod command;
+pub mod counters;
 mod credits;
 pub mod decimal;
 pub mod error;

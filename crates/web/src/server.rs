@@ -30,6 +30,7 @@ use tower::ServiceExt;
 use crate::account::{Ask, OwnEvent, Reply};
 use crate::auth::{Admitted, Credits, Keys, Scope, Signed};
 use crate::command::SandboxFault;
+use crate::counters::{Counters, Way};
 use crate::error::ApiError;
 use crate::market::Market;
 use crate::node::{Inbox, WEB_NODE, WebNode};
@@ -87,6 +88,8 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// What the venue tells of its fairness and its tree, and the way of its operators in.
     pub venue: Arc<Venue>,
+    /// What the door counts.
+    pub counters: Arc<Counters>,
 }
 
 impl Default for Settings {
@@ -99,6 +102,7 @@ impl Default for Settings {
             sandbox: false,
             tls: None,
             venue: Arc::default(),
+            counters: Arc::default(),
         }
     }
 }
@@ -189,7 +193,16 @@ impl Door {
         signed: &Signed<'_>,
         scope: Scope,
     ) -> Result<Admitted, ApiError> {
-        self.keys().check(now_ms(), from, signed, scope)
+        let admitted = self.keys().check(now_ms(), from, signed, scope);
+        self.noted((signed.key, from), admitted)
+    }
+
+    fn noted(
+        &self,
+        who: (&str, IpAddr),
+        admitted: Result<Admitted, ApiError>,
+    ) -> Result<Admitted, ApiError> {
+        admitted.inspect_err(|why| self.settings.counters.unproved(who, why))
     }
 
     /// Takes credits of a key for requests that are not signed by themselves.
@@ -206,7 +219,8 @@ impl Door {
     }
 
     pub(crate) fn redeem(&self, from: IpAddr, token: &str) -> Result<Admitted, ApiError> {
-        self.keys().redeem(now_ms(), from, token)
+        let admitted = self.keys().redeem(now_ms(), from, token);
+        self.noted(("", from), admitted)
     }
 
     /// Asks an account for several things, in this order; the replies come one by one.
@@ -281,19 +295,24 @@ impl Door {
 
 /// Connections now, all and by address.
 #[derive(Default)]
-struct Places(Mutex<HashMap<IpAddr, usize>>);
+struct Places {
+    by: Mutex<HashMap<IpAddr, usize>>,
+    counters: Arc<Counters>,
+}
 
 impl Places {
     /// A place for a connection, until it is dropped.
     fn take(self: &Arc<Self>, from: IpAddr, settings: &Settings) -> Option<Place> {
-        let mut by = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by = self.by.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = by.values().sum();
         let own = by.get(&from).copied().unwrap_or(0);
         if all >= settings.connections_max || own >= settings.connections_per_address {
+            self.counters.refused();
             return None;
         }
         by.insert(from, own + 1);
-        Some(Place { of: Arc::clone(self), from })
+        self.counters.begun();
+        Some(Place { of: Arc::clone(self), from, slow: AtomicBool::new(false) })
     }
 }
 
@@ -301,11 +320,27 @@ impl Places {
 pub(crate) struct Place {
     of: Arc<Places>,
     from: IpAddr,
+    slow: AtomicBool,
+}
+
+impl Place {
+    /// What the door counts.
+    pub fn counters(&self) -> &Counters {
+        &self.of.counters
+    }
+
+    /// Its connection is closed because the client takes nothing; counted once.
+    pub fn is_slow(&self) {
+        if !self.slow.swap(true, Ordering::Relaxed) {
+            self.counters().slow();
+        }
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut by = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.counters().ended();
+        let mut by = self.of.by.lock().unwrap_or_else(PoisonError::into_inner);
         match by.get_mut(&self.from) {
             Some(count) if *count > 1 => *count -= 1,
             _ => drop(by.remove(&self.from)),
@@ -322,8 +357,9 @@ async fn attend<T>(stream: T, routes: Router, from: SocketAddr, place: Arc<Place
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let stream = TokioIo::new(Impatient::new(stream, WRITE_TIME, Arc::clone(&place)));
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        let routes = routes.clone();
+        let (routes, place) = (routes.clone(), Arc::clone(&place));
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(ConnectInfo(from));
         request.extensions_mut().insert(Arc::clone(&place));
@@ -332,6 +368,7 @@ where
                 Ok(response) => response,
                 Err(never) => match never {},
             };
+            place.counters().answered(Way::Rest, response.status().as_u16());
             match response.extensions().get::<Dropped>() {
                 Some(Dropped) => Err(std::io::Error::from(std::io::ErrorKind::ConnectionAborted)),
                 None => Ok(response),
@@ -340,7 +377,6 @@ where
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(64 * 1_024);
-    let stream = TokioIo::new(Impatient::new(stream, WRITE_TIME));
     // Whatever ended it, the client knows.
     let _ = http.serve_connection(stream, service).with_upgrades().await;
 }
@@ -361,7 +397,8 @@ pub fn serve(
     let routes = routes::router(door);
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let places = Arc::new(Places::default());
+        let counters = Arc::clone(&settings.counters);
+        let places = Arc::new(Places { counters, ..Places::default() });
         while !stop.load(Ordering::Relaxed) {
             let Ok(accepted) = tokio::time::timeout(STOP_EVERY, listener.accept()).await else {
                 continue;
@@ -393,7 +430,38 @@ pub fn serve(
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
+
+    #[test]
+    fn a_client_that_takes_nothing_is_left_and_counted_once() {
+        let places = Arc::new(Places::default());
+        let from = IpAddr::from([127, 0, 0, 1]);
+        let place = Arc::new(places.take(from, &Settings::default()).expect("free"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(async {
+            let patience = Duration::from_millis(20);
+            let (own, other) = tokio::io::duplex(8);
+            let mut stream = Impatient::new(own, patience, Arc::clone(&place));
+            let written = stream.write_all(&[0; 100]).await;
+            assert_eq!(written.expect_err("nobody reads").kind(), std::io::ErrorKind::TimedOut);
+            place.is_slow();
+            let told = places.counters.figures();
+            assert_eq!((told.slow, told.sent), (1, 8));
+            // Control: one that reads is not.
+            drop(other);
+            let (own, mut other) = tokio::io::duplex(8);
+            let mut stream = Impatient::new(own, patience, Arc::clone(&place));
+            let reading = async {
+                let mut all = [0; 100];
+                tokio::io::AsyncReadExt::read_exact(&mut other, &mut all).await
+            };
+            let (written, read) = tokio::join!(stream.write_all(&[0; 100]), reading);
+            assert!(written.is_ok() && read.is_ok());
+        });
+        assert_eq!(places.counters.figures().slow, 1);
+    }
 
     #[test]
     fn places_are_bounded_and_given_back() {
@@ -409,6 +477,8 @@ mod tests {
         drop(one);
         assert!(places.take(at(1), &settings).is_some());
         drop((two, other));
-        assert!(places.0.lock().expect("not poisoned").is_empty());
+        assert!(places.by.lock().expect("not poisoned").is_empty());
+        let counted = places.counters.figures();
+        assert_eq!((counted.connections, counted.accepted, counted.refused), (0, 4, 2));
     }
 }

@@ -22,11 +22,13 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::broadcast::{Receiver, Sender};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, interval_at, timeout};
 
 use crate::account::{Ask, OwnEvent};
 use crate::auth::{Admitted, Scope, Signed};
 use crate::command::{SocketMessage, SocketOp, socket_message};
+use crate::counters::{Counters, Way};
 use crate::error::ApiError;
 use crate::market::{Event, Topic};
 use crate::node::WebNode;
@@ -68,8 +70,7 @@ pub(crate) async fn upgrade(
             .max_frame_size(BODY_MAX)
             .max_write_buffer_size(WRITE_MAX)
             .on_upgrade(move |socket| async move {
-                Connection::new(socket, door, from.ip()).serve().await;
-                drop(place);
+                Connection::new(socket, door, (from.ip(), place)).serve().await;
             }),
         Err(_) => {
             ApiError::new("bad_field", "this path takes WebSocket connections").into_response()
@@ -87,6 +88,8 @@ struct Connection {
     socket: WebSocket,
     door: Arc<Door>,
     from: IpAddr,
+    /// Given back when it ends.
+    place: Arc<Place>,
     topics: BTreeSet<(usize, &'static str)>,
     private: BTreeSet<&'static str>,
     account: Option<Admitted>,
@@ -127,11 +130,12 @@ async fn answered(of: &mut JoinSet<String>) -> String {
 }
 
 impl Connection {
-    fn new(socket: WebSocket, door: Arc<Door>, from: IpAddr) -> Connection {
+    fn new(socket: WebSocket, door: Arc<Door>, (from, place): (IpAddr, Arc<Place>)) -> Connection {
         Connection {
             socket,
             door,
             from,
+            place,
             topics: BTreeSet::new(),
             private: BTreeSet::new(),
             account: None,
@@ -142,7 +146,12 @@ impl Connection {
         }
     }
 
+    fn counters(&self) -> &Counters {
+        self.place.counters()
+    }
+
     async fn serve(mut self) {
+        self.counters().socket_begun();
         let mut events = self.door.market.events();
         let mut beat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         let (mut counter, born) = (0u64, Instant::now());
@@ -155,6 +164,7 @@ impl Connection {
                     Some(Ok(Message::Text(text))) => self.take(text.as_bytes()).await,
                     Some(Ok(Message::Binary(_))) => {
                         let refused = ApiError::new("bad_json", "messages are texts");
+                        self.counters().answered(Way::Socket, refused.status());
                         self.send(error(&refused, None)).await
                     }
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
@@ -202,6 +212,7 @@ impl Connection {
                 break;
             }
         }
+        self.counters().socket_ended(self.topics.len() + self.private.len());
         for (place, name) in &self.topics {
             if *name == Topic::Queue.name() {
                 self.door.market.unwant(*place);
@@ -215,12 +226,24 @@ impl Connection {
     /// Writes a message, to be flushed later.
     async fn feed(&mut self, text: impl Into<Utf8Bytes>) -> Went {
         let fed = timeout(WRITE_TIME, self.socket.feed(Message::Text(text.into()))).await;
-        if matches!(fed, Ok(Ok(()))) { Ok(()) } else { Err(Ended) }
+        self.written(fed)
     }
 
     async fn flush(&mut self) -> Went {
         let flushed = timeout(WRITE_TIME, self.socket.flush()).await;
-        if matches!(flushed, Ok(Ok(()))) { Ok(()) } else { Err(Ended) }
+        self.written(flushed)
+    }
+
+    /// What became of a write.
+    fn written(&self, outcome: Result<Result<(), axum::Error>, Elapsed>) -> Went {
+        match outcome {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Ended),
+            Err(_) => {
+                self.place.is_slow();
+                Err(Ended)
+            }
+        }
     }
 
     async fn send(&mut self, text: impl Into<Utf8Bytes>) -> Went {
@@ -262,6 +285,7 @@ impl Connection {
 
     /// Tells a connection that lost updates how things stand on all its channels, or ends it.
     async fn resync(&mut self) -> Went {
+        self.counters().resynced();
         let told =
             json!({ "channel": "resync_required", "reason": "this connection was too slow" });
         self.send(told.to_string()).await?;
@@ -339,16 +363,22 @@ impl Connection {
         // Before the snapshots, so that nothing between is lost: updates that a snapshot has already are
         // told again, with a seq that is not above its own.
         for (place, name) in topics {
-            if self.topics.insert((place, name)) && name == Topic::Queue.name() {
-                self.door.market.want(place);
+            if self.topics.insert((place, name)) {
+                self.counters().subscribed();
+                if name == Topic::Queue.name() {
+                    self.door.market.want(place);
+                }
             }
             self.snapshot(place, name, since).await?;
         }
         for name in private {
-            self.private.insert(name);
+            if self.private.insert(name) {
+                self.counters().subscribed();
+            }
             let begun = self.private_snapshot(name).await?;
             if begun.is_err() {
                 self.private.remove(name);
+                self.counters().unsubscribed();
                 return Ok(begun);
             }
         }
@@ -358,11 +388,18 @@ impl Connection {
     fn unsubscribe(&mut self, channels: &[String], symbols: &[String]) -> Result<(), ApiError> {
         let (topics, private) = self.wanted(channels, symbols)?;
         for topic in topics {
-            if self.topics.remove(&topic) && topic.1 == Topic::Queue.name() {
-                self.door.market.unwant(topic.0);
+            if self.topics.remove(&topic) {
+                self.counters().unsubscribed();
+                if topic.1 == Topic::Queue.name() {
+                    self.door.market.unwant(topic.0);
+                }
             }
         }
-        self.private.retain(|known| !private.contains(known));
+        for name in private {
+            if self.private.remove(name) {
+                self.counters().unsubscribed();
+            }
+        }
         Ok(())
     }
 
@@ -392,7 +429,10 @@ impl Connection {
         let cost = u32::try_from(cost).unwrap_or(u32::MAX);
         let left = self.door.charge((&admitted.key, self.from), (scope, cost))?.left;
         let (door, id) = (Arc::clone(&self.door), id.cloned());
+        let place = Arc::clone(&self.place);
         let finish = move |mut told: Value| {
+            let status = told["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+            place.counters().answered(Way::Socket, status.unwrap_or(0));
             (told["channel"], told["id"]) = ("answer".into(), id.unwrap_or_default());
             told["credits_left"] = left.into();
             told.to_string()
@@ -433,6 +473,7 @@ impl Connection {
             Ok(SocketOp::Ping) => {
                 let mut pong = json!({ "channel": "pong" });
                 name(&mut pong, id.as_ref());
+                self.counters().answered(Way::Socket, 200);
                 return self.send(pong.to_string()).await;
             }
             Ok(SocketOp::Subscribe { channels, symbols, since }) => {
@@ -472,6 +513,8 @@ impl Connection {
             },
             Err(refused) => Err(refused),
         };
+        let status = done.as_ref().map_or_else(ApiError::status, |()| 200);
+        self.counters().answered(Way::Socket, status);
         match done {
             Ok(()) => {
                 let mut ok = json!({ "channel": "ok" });

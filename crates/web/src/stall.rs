@@ -1,13 +1,16 @@
-//! A connection that ends when the other side takes nothing for too long.
+//! A connection that ends when the other side takes nothing for too long, and whose bytes are counted.
 
 use std::future::Future;
 use std::io::{Error, ErrorKind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
+
+use crate::server::Place;
 
 /// Bytes of a connection, whose writing may wait only so long for the other side.
 pub(crate) struct Impatient<T> {
@@ -16,11 +19,18 @@ pub(crate) struct Impatient<T> {
     /// Ends the connection; counts while a write waits.
     wait: Pin<Box<Sleep>>,
     waits: bool,
+    place: Arc<Place>,
 }
 
 impl<T> Impatient<T> {
-    pub(crate) fn new(inner: T, patience: Duration) -> Impatient<T> {
-        Impatient { inner, patience, wait: Box::pin(sleep(patience)), waits: false }
+    pub(crate) fn new(inner: T, patience: Duration, place: Arc<Place>) -> Impatient<T> {
+        Impatient { inner, patience, wait: Box::pin(sleep(patience)), waits: false, place }
+    }
+
+    fn wrote(&self, outcome: &Poll<std::io::Result<usize>>) {
+        if let Poll::Ready(Ok(bytes)) = outcome {
+            self.place.counters().sent(*bytes);
+        }
     }
 
     /// What became of a write.
@@ -38,7 +48,10 @@ impl<T> Impatient<T> {
             self.wait.as_mut().reset(Instant::now() + self.patience);
         }
         match self.wait.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Err(Error::from(ErrorKind::TimedOut))),
+            Poll::Ready(()) => {
+                self.place.is_slow();
+                Poll::Ready(Err(Error::from(ErrorKind::TimedOut)))
+            }
             Poll::Pending => Poll::Pending,
         }
     }
@@ -50,7 +63,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for Impatient<T> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let outcome = Pin::new(&mut self.inner).poll_read(cx, buffer);
+        self.place.counters().received(buffer.filled().len().saturating_sub(before));
+        outcome
     }
 }
 
@@ -61,6 +77,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Impatient<T> {
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
         let outcome = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.wrote(&outcome);
         self.judge(cx, outcome)
     }
 
@@ -84,6 +101,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Impatient<T> {
         bytes: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
         let outcome = Pin::new(&mut self.inner).poll_write_vectored(cx, bytes);
+        self.wrote(&outcome);
         self.judge(cx, outcome)
     }
 }

@@ -65,6 +65,8 @@ pub struct TreeNode {
 pub struct Venue {
     told: Mutex<Told>,
     operators: Option<Operators>,
+    /// Nobody here knows the figures.
+    elsewhere: bool,
 }
 
 #[derive(Default)]
@@ -74,6 +76,12 @@ struct Told {
 }
 
 impl Venue {
+    /// One whose figures and operators are on other machines: it says so instead of having its clients try
+    /// again.
+    pub fn elsewhere() -> Venue {
+        Venue { elsewhere: true, ..Venue::default() }
+    }
+
     /// One whose operators are heard over the door, too.
     pub fn with_operators(operators: Operators) -> Venue {
         Venue { operators: Some(operators), ..Venue::default() }
@@ -113,6 +121,10 @@ impl Venue {
     fn read(&self, of: impl FnOnce(&Told) -> &Value) -> Result<Value, ApiError> {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         match of(&told) {
+            Value::Null if self.elsewhere => {
+                let why = "this door's machine does not know it: the venue's operators do";
+                Err(ApiError::new("not_found", why))
+            }
             Value::Null => {
                 let why = "the exchange has not told it yet: try again in a second";
                 Err(ApiError::new("busy", why))
@@ -286,5 +298,7 @@ mod tests {
         assert_eq!(venue.operate("k", &json!("halt")).expect_err("refused").message, "refused");
         let none = Venue::default().operate("k", &json!("status")).expect_err("nobody");
         assert_eq!(none.code, "rejected");
+        let fleet = Venue::elsewhere();
+        assert_eq!(fleet.read(|told| &told.tree).expect_err("not here").code, "not_found");
     }
 }

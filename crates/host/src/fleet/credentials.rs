@@ -361,6 +361,11 @@ impl Credentials {
         ServerTls::new(self.identity(), clients).map_err(wrong)
     }
 
+    /// The node's own certificate and its private key, PEM.
+    pub fn own(&self) -> (&str, &str) {
+        (&self.own.0, &self.own.1)
+    }
+
     /// The certificate of the cluster's authority, PEM.
     pub fn authority(&self) -> &str {
         &self.authority

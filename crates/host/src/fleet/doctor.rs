@@ -236,6 +236,7 @@ impl Doctor {
         if node.is(NodeRole::Edge) {
             udp.push(Port::Release);
             tcp.extend([Port::Ouch, Port::Fix, Port::Subscriptions]);
+            tcp.extend(node.web.is_some().then_some(Port::Web));
         }
         if node.is(NodeRole::Snapshot) {
             udp.push(Port::SnapshotFeed);

@@ -90,6 +90,19 @@ pub enum Port {
     Subscriptions = 14,
     /// Probes of the planner's agents, UDP.
     Probe = 15,
+    /// REST and WebSocket of an edge, TCP, on the number that `SnapshotFeed` has of UDP ([`Port::behind`]).
+    Web = 16,
+}
+
+impl Port {
+    /// How far it is behind a node's first port, in a venue of one shard.
+    pub(super) fn behind(self) -> u16 {
+        match self {
+            // All numbers are taken, and files give machines of one address ports so far apart.
+            Port::Web => Port::SnapshotFeed as u16,
+            other => other as u16,
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -180,6 +193,9 @@ pub struct NodeEntry {
     /// Whether duplicates are dropped in front of its stack. Without a word it is as the venue's settings say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate_filter: Option<bool>,
+    /// File of the web door that an edge serves, with its keys; beside the cluster file unless it is absolute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web: Option<PathBuf>,
 }
 
 impl NodeEntry {
@@ -203,6 +219,7 @@ impl NodeEntry {
             root_core: None,
             data_plane: Vec::new(),
             duplicate_filter: None,
+            web: None,
         }
     }
 
@@ -445,6 +462,9 @@ impl ClusterFile {
             if node.ring_group.is_some() && node.ring.is_none() {
                 return Err((key(at, "ring_group"), format!("{} has no ring", node.name)));
             }
+            if node.web.is_some() && !node.is(NodeRole::Edge) {
+                return Err((key(at, "web"), format!("{}: an edge has a web door", node.name)));
+            }
             let host = node.public();
             if host.is_empty()
                 || host.len() > HOST_MAX
@@ -621,7 +641,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// What two machines have to agree on: a digest of the cluster file, but for what is of one machine alone
-/// (`hosts`, `bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`, `root_core`, `data_plane`, `duplicate_filter`) or of whoever leads (`[plan]`, `[scale]`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[loops]`, `[memory]`, `[journal]`), and passwords: the digest
+/// (`hosts`, `bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`, `root_core`, `data_plane`, `duplicate_filter`, `web`) or of whoever leads (`[plan]`, `[scale]`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[loops]`, `[memory]`, `[journal]`), and passwords: the digest
 /// is told to people, and short passwords could be guessed from it. Settings that are as they are by
 /// default don't count, or a version with one more key could not be put in place of an older one, machine by
 /// machine; a version whose defaults are others speaks another version of the messages.

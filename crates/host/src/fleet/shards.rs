@@ -154,10 +154,10 @@ impl ClusterFile {
     /// How far a port is behind a node's first one.
     pub(super) fn offset(&self, port: Port) -> u16 {
         match (self.shard.0, port) {
-            (0, port) => port as u16,
+            (0, port) => port.behind(),
             (shard, Port::Proxy) => PORTS + 2 * (shard - 1),
             (shard, Port::Edge) => PORTS + 2 * (shard - 1) + 1,
-            (_, port) => port as u16,
+            (_, port) => port.behind(),
         }
     }
 

@@ -132,6 +132,18 @@ metrics! {
     STORE_BEHIND Gauge "fairbell_store_lag_records" [] "Records of the journal that are committed and not in the post-trade store";
     STORE_INPUTS Gauge "fairbell_store_inputs" [] "The last input of the log that the post-trade store has";
 
+    WEB_CONNECTIONS Gauge "fairbell_web_connections" [] "Connections of the web door";
+    WEB_ACCEPTED Counter "fairbell_web_connections_accepted" [] "Connections that the web door took";
+    WEB_REFUSED Counter "fairbell_web_connections_refused" [] "Connections that the web door closed at once: there, or of their address, were too many";
+    WEB_SOCKETS Gauge "fairbell_web_sockets" [] "WebSockets";
+    WEB_SUBSCRIPTIONS Gauge "fairbell_web_subscriptions" [] "Channels that WebSockets are subscribed to, each symbol by itself";
+    WEB_REQUESTS Counter "fairbell_web_requests" ["over", "class"] "Requests by the class of their answer's status: over HTTP, and as messages of WebSockets";
+    WEB_NO_CREDITS Counter "fairbell_web_credits_refused" [] "Requests refused because a key or an address had no credits left";
+    WEB_IN Counter "fairbell_web_bytes_received" [] "Bytes of requests, without TLS";
+    WEB_OUT Counter "fairbell_web_bytes_sent" [] "Bytes of answers and updates, without TLS";
+    WEB_SLOW Counter "fairbell_web_slow_readers" [] "Connections closed because their client took nothing for 10 s";
+    WEB_RESYNCS Counter "fairbell_web_resyncs" [] "Times that a WebSocket was so far behind that it was told how everything stands";
+
     RECORDS Counter "fairbell_records" ["stream"] "Records of a stream that were given a number";
     RECORDS_DROPPED Counter "fairbell_records_dropped" ["stream"] "Of these, records lost because their place was away or slow";
     RECORDS_WRITTEN Counter "fairbell_records_written" ["stream"] "Of these, records that are in Redis or in files";

@@ -8,6 +8,7 @@
 mod collect;
 pub mod fairness;
 pub mod metrics;
+pub mod web_door;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};

@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use feed::{ListenerConfig, Subscriber};
-use net::{Clock, Directory, Loop, LoopConfig};
+use net::{ClientTls, Clock, Directory, Loop, LoopConfig};
 use serde_json::{Value, json};
 use types::Peer;
 use web::account::{Account, Login};
 use web::auth::{Key, Keys, Scope, sign};
+use web::counters::{Counters, Figures};
 use web::market::Market;
+use web::server::Tls;
 use web::venue::Venue;
 use web::{Door, Settings, WEB_NODE, WebNode, serve};
 use wire::moldudp::Session;
@@ -238,7 +240,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The next text of a server, or `None` when it closes.
-fn text(stream: &mut TcpStream) -> Option<Value> {
+fn text(stream: &mut impl Read) -> Option<Value> {
     let mut head = [0; 2];
     stream.read_exact(&mut head).ok()?;
     let length = match head[1] {
@@ -260,7 +262,10 @@ fn text(stream: &mut TcpStream) -> Option<Value> {
 }
 
 fn socket(at: SocketAddr) -> TcpStream {
-    let mut stream = connect(at);
+    socket_over(connect(at))
+}
+
+fn socket_over<T: Read + Write>(mut stream: T) -> T {
     let asked = "GET /v1/ws HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
                  sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
     stream.write_all(asked.as_bytes()).expect("sent");
@@ -427,6 +432,100 @@ fn a_socket_that_says_too_much_or_nothing_is_closed() {
         assert!(text(&mut idle).is_none());
     });
 }
+
+#[test]
+fn what_is_asked_heard_and_refused_is_counted() {
+    let counters = Arc::new(Counters::default());
+    let settings = Settings {
+        connections_per_address: 2,
+        public_credits_per_s: 2,
+        counters: Arc::clone(&counters),
+        ..Settings::default()
+    };
+    with_settings(settings, |at| {
+        let until = |holds: fn(&Figures) -> bool| {
+            let since = std::time::Instant::now();
+            while !holds(&counters.figures()) {
+                assert!(since.elapsed() < Duration::from_secs(20), "{:?}", counters.figures());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        assert_eq!(counters.figures(), Figures::default());
+        let mut stream = socket(at);
+        let mut ask = |op: &str| {
+            stream.write_all(&frame(1, op.as_bytes())).expect("sent");
+            text(&mut stream).expect("an answer")
+        };
+        ask(r#"{"op":"ping"}"#);
+        ask("{");
+        ask(r#"{"op":"subscribe","channels":["book","trades"],"symbols":["AAA"]}"#);
+        until(|of| of.subscriptions == 2);
+        let held = connect(at);
+        until(|of| of.connections == 2);
+        // There are as many as one address may have.
+        let mut third = connect(at);
+        assert_eq!(third.read(&mut [0]).ok(), Some(0));
+        until(|of| of.socket[1] == 2);
+        let seen = counters.figures();
+        assert_eq!((seen.accepted, seen.sockets, seen.refused), (2, 1, 1));
+        assert_eq!((seen.rest, seen.socket), ([1, 0, 0, 0, 0], [0, 2, 0, 1, 0]));
+        drop((stream, held));
+        until(|of| (of.connections, of.sockets, of.subscriptions) == (0, 0, 0));
+
+        let mut requests = vec![
+            plain("GET", "/v1/time"),
+            plain("GET", "/v1/book/ZZZ"),
+            signed("all", now_ms(), ("GET", "/v1/orders"), ""),
+        ];
+        requests.extend((0..5).map(|_| plain("GET", "/v1/time")));
+        let mut ask = |request: &Vec<u8>| {
+            let (status, _) = exchange(at, request);
+            until(|of| of.connections == 0);
+            status
+        };
+        let statuses: Vec<u16> = requests.iter().map(&mut ask).collect();
+        let of = |class: u16| statuses.iter().filter(|status| **status / 100 == class).count();
+        let seen = counters.figures();
+        assert_eq!(seen.rest, [1, of(2), 0, of(4), of(5)].map(|count| count as u64));
+        let refused = statuses.iter().filter(|status| **status == 429).count();
+        assert!(statuses.starts_with(&[200, 404, 503]) && refused > 0, "{statuses:?}");
+        assert_eq!((seen.accepted, seen.no_credits), (10, refused as u64));
+        assert!(seen.received > 200 && seen.sent > seen.received, "{seen:?}");
+        assert_eq!((seen.slow, seen.resyncs), (0, 0));
+    });
+}
+
+#[test]
+fn a_door_with_tls_is_spoken_to_with_tls_alone_by_whoever_trusts_its_certificate() {
+    let made = || rcgen::generate_simple_self_signed(["door.example".to_string()]).expect("made");
+    let (own, other) = (made(), made());
+    let tls = Tls::new(own.cert.pem().as_bytes(), own.signing_key.serialize_pem().as_bytes());
+    let settings = Settings { tls: Some(tls.expect("a pair")), ..Settings::default() };
+    with_settings(settings, |at| {
+        let trusting = |certificate: &rcgen::Certificate, name: &str| {
+            let tls = ClientTls::new(certificate.pem().as_bytes(), name, None).expect("a client");
+            tls.over(connect(at)).expect("begun")
+        };
+        let status = |stream: &mut dyn ReadWrite| {
+            let mut begin = [0; 12];
+            let sent = stream.write_all(&plain("GET", "/v1/time"));
+            sent.and_then(|()| stream.read_exact(&mut begin)).map(|()| begin)
+        };
+        let told = status(&mut trusting(&own.cert, "door.example")).expect("an answer");
+        assert_eq!(&told, b"HTTP/1.1 200");
+        let mut stream = socket_over(trusting(&own.cert, "door.example"));
+        stream.write_all(&frame(1, br#"{"op":"ping"}"#)).expect("sent");
+        assert_eq!(text(&mut stream).expect("an answer")["channel"], "pong");
+        // Controls: another authority, another name, no TLS.
+        assert!(status(&mut trusting(&other.cert, "door.example")).is_err());
+        assert!(status(&mut trusting(&own.cert, "evil.example")).is_err());
+        let told = status(&mut connect(at));
+        assert!(told.is_err() || told.is_ok_and(|told| !told.starts_with(b"HTTP")));
+    });
+}
+
+trait ReadWrite: Read + Write {}
+impl<T: Read + Write> ReadWrite for T {}
 
 #[test]
 fn operators_have_a_role_of_their_own() {

@@ -1,6 +1,6 @@
-//! `--web`: the web door of a run, its keys, and the thread that serves it.
+//! The web door of `fairbell up --web` or of an edge of a venue, its keys, and the thread that serves it.
 //!
-//! To the exchange it is a participant: it subscribes to the feed at the first edge's door, and has an
+//! To the exchange it is a participant: it subscribes to the feed at an edge's door, and has an
 //! ordinary OUCH session for each account with a key, opened when the key is first used.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -12,17 +12,22 @@ use std::time::Duration;
 
 use feed::{CatchUpConfig, ListenerConfig, Subscriber};
 use host::admin::protocol::Request as AdminRequest;
+use host::alarms::Alarms;
 use host::config::Config;
 use host::deployment::Addresses;
 use host::failure::{Failure, on};
-use host::sockets::{io, udp_anywhere};
+use host::fleet::credentials::Credentials;
+use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, Port};
+use host::sockets::{io, listener, udp_anywhere};
 use host::subscriber::Session;
+use host::telemetry::{Telemetry, web_door};
 use net::{ClientTls, Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy, peer_addr};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use types::{Channel, Nanos};
 use web::account::{Account, Login};
 use web::auth::{Key, Keys, Scope};
+use web::counters::{Counters, Unproved};
 use web::market::Market;
 use web::request::Instruments;
 use web::venue::Venue;
@@ -30,18 +35,24 @@ use web::{Door, Settings, WEB_NODE, WebNode};
 use wire::moldudp;
 use wire::subscription::{Subscribed, Way};
 
-/// Between two attempts to subscribe.
+/// Between two attempts to subscribe, and after how many there is an alarm.
 const RETRY: Duration = Duration::from_millis(500);
+const RETRIES: u32 = 20;
+/// The alarm of a door that is not served.
+pub const ALARM: &str = "web-door";
+/// Between two times that its counts are told, and how many of them pass between two that refused keys are.
+const TELL_EVERY: Duration = Duration::from_millis(250);
+const REFUSED_EVERY: u64 = 4;
 /// Credits of a key that names none.
 const CREDITS: u32 = 100;
 
-/// The file of `--web`.
+/// The file of the door.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// Where the door listens: without TLS a loopback address.
-    #[serde(default = "anywhere")]
-    listen: SocketAddr,
+    /// Where the door listens, without TLS a loopback address; by default a free port of one, or of an edge
+    /// its own.
+    listen: Option<SocketAddr>,
     /// Keys of the scope `sandbox` may ask for faults.
     #[serde(default)]
     sandbox: bool,
@@ -90,10 +101,6 @@ struct Entry {
     credits_per_s: u32,
 }
 
-fn anywhere() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], 0))
-}
-
 fn all_scopes() -> Vec<String> {
     vec!["read".to_string(), "trade".to_string()]
 }
@@ -111,8 +118,13 @@ fn connections() -> usize {
 }
 
 impl File {
-    /// How the door is kept.
-    fn settings(&self) -> Result<Settings, String> {
+    fn read(path: &Path) -> Result<File, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|error| on(path, error))?;
+        toml::from_str(&text).map_err(|error| on(path, error))
+    }
+
+    /// How the door is kept, with `usual` as its TLS where the file has none.
+    fn settings(&self, usual: Option<web::server::Tls>) -> Result<Settings, String> {
         let (most, share) = (self.connections, self.connections_per_address);
         if !(1..=65_536).contains(&most) {
             return Err("connections: 1 to 65536".to_string());
@@ -132,7 +144,7 @@ impl File {
             }
         }
         let tls = match &self.tls {
-            None => None,
+            None => usual,
             Some(of) => {
                 let read = |path: &str| host::tls::read(path).map_err(|why| why.to_string());
                 let (chain, key) = (read(&of.certificate)?, read(&of.key)?);
@@ -148,52 +160,113 @@ impl File {
             sandbox: self.sandbox,
             tls,
             venue: Arc::default(),
+            counters: Arc::default(),
         })
     }
+}
+
+/// What a door stands before.
+struct Behind {
+    instruments: Instruments,
+    /// Where participants connect, and where they subscribe.
+    gateways: Vec<SocketAddr>,
+    subscriptions: Vec<SocketAddr>,
+    /// How they speak with both; `None`: in clear.
+    tls: Option<ClientTls>,
+    /// What the venue tells of itself.
+    venue: Venue,
+    /// Where the door listens, and its TLS, unless its file says it.
+    listen: SocketAddr,
+    own_tls: Option<web::server::Tls>,
 }
 
 /// A door that is bound and not served yet.
 pub struct Web {
     listener: TcpListener,
-    instruments: Instruments,
+    behind: Behind,
     /// Logins, one for each account with a key, and the keys.
     logins: Vec<(String, String)>,
     keys: Vec<Key>,
     settings: Settings,
-    /// Where participants connect, and where they subscribe.
-    gateways: Vec<SocketAddr>,
-    subscriptions: Vec<SocketAddr>,
-    tls: Option<ClientTls>,
     greeting: String,
 }
 
 impl Web {
-    /// Binds the door; with no file there is a key for the first account that nobody plays.
+    /// Binds the door of `fairbell up`; with no file there is a key for the first account that nobody plays.
     ///
     /// # Errors
     /// A file that can't be read, names no key or a wrong value; the address is not to be had.
-    pub fn new(
+    pub fn of_run(
         file: Option<&Path>,
         config: &Config,
         addresses: &Addresses,
         operators: Option<PathBuf>,
     ) -> Result<Web, Failure> {
+        let venue = operators.map_or_else(Venue::default, |socket| {
+            Venue::with_operators(Box::new(move |who, action| operate(&socket, who, action)))
+        });
+        let behind = Behind {
+            instruments: Instruments(config.instruments()),
+            gateways: addresses.gateways.clone(),
+            subscriptions: addresses.subscriptions.clone(),
+            tls: host::tls::doors(&config.doors)?.map(|(_, client)| client),
+            venue,
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            own_tls: None,
+        };
         let read = match file {
-            Some(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| on(path, error))?;
-                toml::from_str(&text).map_err(|error| on(path, error))?
-            }
+            Some(path) => File::read(path)?,
             None => sandbox(config)?,
         };
+        Web::bind(behind, read, file)
+    }
+
+    /// Binds the door that an edge serves, if its entry in the cluster file names one. It trades at this edge,
+    /// and at another one while this one is away.
+    ///
+    /// # Errors
+    /// As [`Web::of_run`]; certificates of the cluster that are none.
+    pub fn of_machine(
+        file: &ClusterFile,
+        entry: &NodeEntry,
+        config: &Config,
+        keys: &Path,
+    ) -> Result<Option<Web>, Failure> {
+        let Some(path) = &entry.web else { return Ok(None) };
+        let path = file.path.with_file_name("").join(path);
+        let credentials = Credentials::read(file, keys, &entry.name)?;
+        let mut edges: Vec<_> = file.of(NodeRole::Edge).map(|(_, node)| node).collect();
+        edges.sort_by_key(|node| node.name != entry.name);
+        // One that has no address at present is left out.
+        let all = |port| edges.iter().filter_map(|node| file.at(node, port).ok()).collect();
+        let (chain, key) = credentials.own();
+        let own_tls = web::server::Tls::new(chain.as_bytes(), key.as_bytes());
+        let tls = match host::tls::doors(&config.doors)? {
+            Some((_, client)) => client,
+            None => ClientTls::new(credentials.authority().as_bytes(), &file.name, None)
+                .map_err(|error| Failure::Usage(format!("certificates of the cluster: {error}")))?,
+        };
+        let behind = Behind {
+            instruments: Instruments(config.instruments()),
+            gateways: all(Port::Ouch),
+            subscriptions: all(Port::Subscriptions),
+            tls: Some(tls),
+            venue: Venue::elsewhere(),
+            listen: file.bound(entry, Port::Web),
+            own_tls: Some(own_tls.map_err(|why| on(&path, format!("the node's own: {why}")))?),
+        };
+        Web::bind(behind, File::read(&path)?, Some(&path)).map(Some)
+    }
+
+    fn bind(mut behind: Behind, read: File, file: Option<&Path>) -> Result<Web, Failure> {
         let named = |why: String| match file {
             Some(path) => on(path, why),
             None => Failure::Usage(format!("--web: {why}")),
         };
-        let mut settings = read.settings().map_err(named)?;
-        settings.venue = Arc::new(operators.map_or_else(Venue::default, |socket| {
-            Venue::with_operators(Box::new(move |who, action| operate(&socket, who, action)))
-        }));
-        if settings.tls.is_none() && !read.listen.ip().is_loopback() {
+        let listen = read.listen.unwrap_or(behind.listen);
+        let mut settings = read.settings(behind.own_tls.take()).map_err(named)?;
+        settings.venue = Arc::new(std::mem::take(&mut behind.venue));
+        if settings.tls.is_none() && !listen.ip().is_loopback() {
             let why = "listen: without [tls] the door listens on a loopback address only: name a certificate, \
                        or put a proxy that has one before it";
             return Err(named(why.to_string()));
@@ -211,26 +284,16 @@ impl Web {
         if logins.is_empty() {
             return Err(named("no key of an account: operators alone hear no market".to_string()));
         }
-        let listener = TcpListener::bind(read.listen)
-            .map_err(|error| named(format!("listen {}: {error}", read.listen)))?;
+        let listener =
+            listener(listen).map_err(|error| named(format!("listen {listen}: {error}")))?;
         let at = listener.local_addr().map_err(io)?;
         let shown = match (file, keys.first()) {
             (None, Some(key)) => format!(": key {} secret {}", key.name, key.secret),
             _ => format!(", {} keys", keys.len()),
         };
-        let tls = host::tls::doors(&config.doors)?.map(|(_, client)| client);
         let scheme = if settings.tls.is_some() { "https" } else { "http" };
-        Ok(Web {
-            listener,
-            instruments: Instruments(config.instruments()),
-            logins,
-            keys,
-            settings,
-            gateways: addresses.gateways.clone(),
-            subscriptions: addresses.subscriptions.clone(),
-            tls,
-            greeting: format!("\nREST and WebSocket: {scheme}://{at}/v1{shown}"),
-        })
+        let greeting = format!("REST and WebSocket: {scheme}://{at}/v1{shown}");
+        Ok(Web { listener, behind, logins, keys, settings, greeting })
     }
 
     /// Where it is told how the exchange is.
@@ -243,18 +306,23 @@ impl Web {
         &self.greeting
     }
 
-    /// Serves the door until `stop` is set.
+    /// Serves the door until `stop` is set, and tells what it counts and which keys it refuses.
     ///
     /// # Errors
-    /// The exchange takes no subscription, or the system refuses.
-    pub fn serve(self, stop: &AtomicBool) -> Result<(), Failure> {
+    /// The system refuses.
+    pub fn serve(
+        self,
+        stop: &AtomicBool,
+        told: (&Alarms, Option<&Telemetry>),
+    ) -> Result<(), Failure> {
+        let (alarms, telemetry) = told;
         let socket = udp_anywhere().map_err(io)?;
         let port = socket.local_addr().map_err(io)?.port();
         let Some(first) = self.logins.first().cloned() else { return Ok(()) };
         let subscribe = || -> Result<(Session, Subscribed), Failure> {
             let mut last = Failure::Run("no edge to subscribe at".to_string());
-            for at in &self.subscriptions {
-                let opened = Session::open(*at, (&first.0, &first.1), self.tls.as_ref());
+            for at in &self.behind.subscriptions {
+                let opened = Session::open(*at, (&first.0, &first.1), self.behind.tls.as_ref());
                 let told = opened.and_then(|mut session| {
                     let to = SocketAddr::new(session.local(), port);
                     session.subscribe(Way::Unicast, to).map(|told| (session, told))
@@ -267,9 +335,17 @@ impl Web {
             Err(last)
         };
         let patiently = || {
-            while !stop.load(Ordering::Relaxed) {
-                if let Ok(told) = subscribe() {
-                    return Some(told);
+            for attempt in 1u32.. {
+                match subscribe() {
+                    Ok(told) => {
+                        alarms.clear(ALARM, "the feed is there");
+                        return Some(told);
+                    }
+                    Err(_) if stop.load(Ordering::Relaxed) => return None,
+                    Err(why) if attempt > RETRIES => {
+                        alarms.raise(ALARM, format!("the door waits for the feed: {why}"));
+                    }
+                    Err(_) => {}
                 }
                 thread::sleep(RETRY);
             }
@@ -278,13 +354,13 @@ impl Web {
         let Some((mut session, told)) = patiently() else { return Ok(()) };
         let channels: Vec<_> =
             told.streams.iter().map(|(name, _)| (moldudp::Session(*name), Vec::new())).collect();
-        let market = Arc::new(Market::new(self.instruments.clone()));
-        let gateways: Vec<_> = self.gateways.iter().map(|at| peer_addr(*at)).collect();
+        let market = Arc::new(Market::new(self.behind.instruments.clone()));
+        let gateways: Vec<_> = self.behind.gateways.iter().map(|at| peer_addr(*at)).collect();
         let account = |(username, password): &(String, String)| {
             let (username, password) = (username.clone(), password.clone());
             let login = Login { username, password, gateways: gateways.clone() };
-            Account::new(login, self.instruments.clone())
-                .map_err(|error| Failure::Usage(format!("--web: {error}")))
+            Account::new(login, self.behind.instruments.clone())
+                .map_err(|error| Failure::Usage(format!("the web door: {error}")))
         };
         let accounts = self.logins.iter().map(account).collect::<Result<Vec<_>, _>>()?;
         let events = accounts.iter().map(Account::events).collect();
@@ -299,16 +375,18 @@ impl Web {
         let mut of =
             Loop::new(Clock::start(0), Arc::new(Directory::default()), habits).map_err(io)?;
         of.add_node(WEB_NODE, node, vec![(Channel::FEED, socket)], None).map_err(io)?;
-        if let Some(tls) = &self.tls {
-            of.secure_outgoing(WEB_NODE, ClientTls::clone(tls));
+        // Servers of snapshots speak none.
+        if let Some(tls) = &self.behind.tls {
+            of.secure_outgoing_to(WEB_NODE, ClientTls::clone(tls), gateways.clone());
         }
-        let handle = of.handle();
+        let (handle, counters) = (of.handle(), Arc::clone(&self.settings.counters));
         let door = Door::new(market, Keys::new(self.keys), of.handle(), events, self.settings);
         thread::scope(|scope| {
             let heard =
                 scope.spawn(|| of.run(stop, Duration::from_secs(3_600), |_, _| {}).map(drop));
             let listener = self.listener;
             let served = scope.spawn(move || web::serve(listener, Arc::new(door), stop));
+            scope.spawn(move || tell((alarms, telemetry), &counters, stop));
             while !stop.load(Ordering::Relaxed) {
                 if session.turn().is_err() {
                     // The edge is gone: the feed goes on from another one.
@@ -322,6 +400,29 @@ impl Web {
             heard.join().map_err(|_| panicked())?.map_err(io)?;
             served.join().map_err(|_| panicked())?.map_err(io)
         })
+    }
+}
+
+/// Tells what the door counts and refuses until `stop`.
+fn tell(
+    (alarms, telemetry): (&Alarms, Option<&Telemetry>),
+    counters: &Counters,
+    stop: &AtomicBool,
+) {
+    for turn in 1u64.. {
+        let over = stop.load(Ordering::Relaxed);
+        if let Some(telemetry) = telemetry {
+            telemetry.tell("web", |samples| web_door::counted(samples, &counters.figures()));
+        }
+        if over || turn.is_multiple_of(REFUSED_EVERY) {
+            let Unproved { lines, more } = counters.take_unproved();
+            let lines = lines.into_iter().map(|(line, times)| (format!("web door: {line}"), times));
+            host::refused::note(lines.collect(), more, alarms);
+        }
+        if over {
+            return;
+        }
+        thread::sleep(TELL_EVERY);
     }
 }
 
@@ -359,7 +460,7 @@ fn sandbox(config: &Config) -> Result<File, Failure> {
         credits_per_s: CREDITS,
     };
     Ok(File {
-        listen: anywhere(),
+        listen: None,
         sandbox: true,
         origins: Vec::new(),
         connections: connections(),
@@ -453,7 +554,7 @@ mod tests {
         let mut logins = Vec::new();
         let made = key(&file.keys[0], &mut logins).expect("a key");
         assert_eq!((made.account, made.scopes.len(), made.credits_per_s), (0, 2, CREDITS));
-        assert_eq!((logins.len(), file.listen.ip().is_loopback()), (1, true));
+        assert_eq!((logins.len(), file.listen), (1, None));
         for (more, why) in [
             ("scopes = [\"fly\"]", "fly"),
             ("expires = \"tomorrow\"", "expires"),
@@ -473,7 +574,7 @@ mod tests {
             ("[tls]\ncertificate = \"none.pem\"\nkey = \"none.pem\"", "none.pem"),
         ] {
             let file = read(&format!("{more}\n{good}")).expect("a file");
-            let refused = file.settings().map(|_| ()).expect_err(why);
+            let refused = file.settings(None).map(|_| ()).expect_err(why);
             assert!(refused.contains(why), "{refused}");
         }
         assert!(read(&format!("{good}colour = \"red\"\n")).is_err());
