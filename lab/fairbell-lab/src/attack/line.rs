@@ -83,6 +83,8 @@ pub struct Ouch {
     line: Line,
     session: ClientSession,
     clock: Clock,
+    /// The last message of its stream that came.
+    pub heard: u64,
 }
 
 /// What came of a login.
@@ -110,7 +112,7 @@ impl Ouch {
         if !asked || !line.write(&bytes) {
             return Login::Out;
         }
-        let mut ouch = Ouch { line, session, clock };
+        let mut ouch = Ouch { line, session, clock, heard: sequence.saturating_sub(1) };
         match ouch.until(|event| matches!(event, ClientEvent::Accepted { .. })) {
             true => Login::In(ouch),
             false => Login::Out,
@@ -127,12 +129,28 @@ impl Ouch {
             let (mut found, mut over) = (false, false);
             self.session.handle_bytes(self.clock.now(), &bytes, |event| {
                 over |= matches!(event, ClientEvent::Rejected(_) | ClientEvent::Violation(_));
+                if let ClientEvent::Sequenced { seq, .. } = event {
+                    self.heard = self.heard.max(seq);
+                }
                 found |= is_it(event);
             });
             if found || over {
                 return found;
             }
         }
+    }
+
+    /// Sends a message of OUCH, and reads until so many messages of the stream have come.
+    pub fn send(&mut self, message: &[u8], answers: u32) -> bool {
+        let (now, mut bytes) = (self.clock.now(), Vec::new());
+        let sent = self.session.send_unsequenced(now, message, &mut bytes).is_ok();
+        let mut left = answers;
+        sent && self.line.write(&bytes)
+            && (left == 0
+                || self.until(|event| {
+                    left -= u32::from(left > 0 && matches!(event, ClientEvent::Sequenced { .. }));
+                    left == 0
+                }))
     }
 
     /// Enters an order and waits until it is accepted.
@@ -147,10 +165,9 @@ impl Ouch {
             post_only: false,
             cl_ord_id: ClOrdId(*b"attack test   "),
         };
-        let (mut message, mut bytes) = (Vec::new(), Vec::new());
-        let made = ouch::encode_enter_order(&order, &mut message).is_ok()
-            && self.session.send_unsequenced(self.clock.now(), &message, &mut bytes).is_ok();
-        made && self.line.write(&bytes)
+        let mut message = Vec::new();
+        ouch::encode_enter_order(&order, &mut message).is_ok()
+            && self.send(&message, 0)
             && self.until(|event| match event {
                 ClientEvent::Sequenced { message, .. } => matches!(
                     ouch::parse_outbound(message),
@@ -224,6 +241,23 @@ impl Fix {
             self.heard.extend(more);
             let spare = self.heard.len().saturating_sub(1 << 20);
             self.heard.drain(..spare);
+        }
+    }
+
+    /// Reads until a message contains `text`: all that came up to it, oldest first; `None` when the connection
+    /// ends or falls silent before.
+    pub fn messages_until(&mut self, text: &str) -> Option<Vec<String>> {
+        loop {
+            if let Some(at) = find(&self.heard, text.as_bytes()) {
+                let all: Vec<u8> = self.heard.drain(..at + text.len()).collect();
+                let all = String::from_utf8_lossy(&all).into_owned();
+                return Some(all.split("8=FIX").skip(1).map(str::to_string).collect());
+            }
+            let more = self.line.read();
+            if more.is_empty() {
+                return None;
+            }
+            self.heard.extend(more);
         }
     }
 

@@ -1,7 +1,7 @@
 //! A blocking client of the web door: REST and WebSocket, a few functions over a socket.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -12,6 +12,8 @@ use crate::attack::line::open;
 
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a WebSocket's read waits.
+const TURN: Duration = Duration::from_millis(50);
 
 /// Milliseconds since the epoch.
 pub fn now_ms() -> u64 {
@@ -61,6 +63,10 @@ pub fn first_frame(bytes: &[u8]) -> Option<(u8, &[u8], usize)> {
 pub const UPGRADE: &str = "GET /v1/ws HTTP/1.1\r\nhost: door\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
                            sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
 
+/// Bytes to a door and from it.
+pub trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
 /// The message that proves a key; `nonce` tells those of one millisecond apart.
 pub fn auth(key: &str, nonce: &str) -> String {
     let at = now_ms().to_string();
@@ -71,7 +77,7 @@ pub fn auth(key: &str, nonce: &str) -> String {
 
 /// A WebSocket.
 pub struct Socket {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     heard: Vec<u8>,
 }
 
@@ -81,8 +87,17 @@ impl Socket {
     /// # Errors
     /// The door takes no connection.
     pub fn open(from: Ipv4Addr, door: SocketAddr) -> std::io::Result<Socket> {
-        let mut stream = open(from, door)?;
-        stream.set_read_timeout(Some(Duration::from_millis(50)))?;
+        let stream = open(from, door)?;
+        stream.set_read_timeout(Some(TURN))?;
+        Socket::over(stream)
+    }
+
+    /// One over a connection whose reads wait no longer than a moment.
+    ///
+    /// # Errors
+    /// The door does not take it up.
+    pub fn over(stream: impl Stream + 'static) -> std::io::Result<Socket> {
+        let mut stream = Box::new(stream);
         stream.write_all(UPGRADE.as_bytes())?;
         let mut socket = Socket { stream, heard: Vec::new() };
         let until = Instant::now() + PATIENCE;
@@ -182,15 +197,25 @@ impl Socket {
 pub fn rest(
     (from, door): (Ipv4Addr, SocketAddr),
     key: &str,
+    request: (&str, &str),
+    body: &str,
+) -> Option<(u16, Value)> {
+    let stream = open(from, door).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    rest_over(stream, (key, SECRET), request, body)
+}
+
+/// A request signed by a key with a secret, the last one over a connection: status and body.
+pub fn rest_over(
+    mut stream: impl Stream,
+    (key, secret): (&str, &str),
     (method, path): (&str, &str),
     body: &str,
 ) -> Option<(u16, Value)> {
-    let mut stream = open(from, door).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let at = now_ms().to_string();
     let nonce = format!("{:?}", Instant::now());
     let nonce: String = nonce.chars().filter(char::is_ascii_digit).collect();
-    let signature = sign(SECRET, &at, &nonce, (method, path, body.as_bytes()));
+    let signature = sign(secret, &at, &nonce, (method, path, body.as_bytes()));
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: door\r\nconnection: close\r\nfb-key: {key}\r\n\

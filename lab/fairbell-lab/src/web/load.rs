@@ -276,8 +276,8 @@ pub struct Loaded {
     pub ouch: Recorder,
     /// Orders of the OUCH session that were not accepted.
     pub ouch_lost: u64,
-    /// Bytes by which the process grew, clients included, from the last client that was up to the end.
-    pub grown: u64,
+    /// Resident bytes of the process, clients included: when the last client was up, and at the end.
+    pub resident: [u64; 2],
     /// Cancels and orders in the engine's log.
     pub logged: u64,
 }
@@ -354,7 +354,7 @@ pub fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
     while ask(Clients::unanswered) > 0 && Instant::now() < rest {
         thread::sleep(Duration::from_millis(50));
     }
-    let grown = resident()?.saturating_sub(before);
+    let resident = [before, resident()?];
     stop.store(true, Ordering::Relaxed);
     let panicked = |_| Failure::Run("the clients' thread panicked".to_string());
     let nodes = running.join().map_err(panicked)?.map_err(io)?;
@@ -362,7 +362,7 @@ pub fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
     let node = nodes.into_iter().next().map(|(_, node)| node);
     let node = node.ok_or_else(|| Failure::Run("the clients are gone".to_string()))?;
     let unanswered = node.unanswered();
-    Ok(Loaded { unanswered, seen: node.seen, web: node.way, ouch, ouch_lost, grown, logged })
+    Ok(Loaded { unanswered, seen: node.seen, web: node.way, ouch, ouch_lost, resident, logged })
 }
 
 /// One OUCH session's orders, one after the other.
@@ -411,7 +411,7 @@ impl Loaded {
             "sent": self.seen.sent, "answered": self.seen.answered, "unanswered": self.unanswered,
             "refused": self.seen.refused, "first_refusal": self.seen.refusal, "told": self.seen.told,
             "connections_gone": self.seen.gone, "web": of(&self.web), "ouch": of(&self.ouch),
-            "grown_bytes": self.grown, "logged": self.logged, "complaints": self.complaints(),
+            "resident_bytes": self.resident, "logged": self.logged, "complaints": self.complaints(),
         })
     }
 }
@@ -425,7 +425,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
     if args.json {
         println!("{:#}", loaded.document(args));
     } else {
-        let Loaded { seen, unanswered, web, ouch, grown, logged, .. } = &loaded;
+        let Loaded { seen, unanswered, web, ouch, resident, logged, .. } = &loaded;
         println!("clients {}, {} messages/s each, {} s", args.clients, args.rate, args.seconds);
         println!(
             "{} messages sent, {} answered, {unanswered} not; {} others heard; {logged} in the engine's log",
@@ -437,7 +437,8 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
             let [p50, p99] = [0.5, 0.99].map(|of| micros(way.quantile(of)));
             println!("{name:10} due to answer, us: p50 {p50:>10} p99 {p99:>10}");
         }
-        println!("memory grew by {} KiB", grouped(grown >> 10));
+        let [before, after] = resident.map(|bytes| grouped(bytes >> 10));
+        println!("resident memory, exchange and clients: {before} KiB before, {after} KiB after");
         if let Some(refusal) = &seen.refusal {
             println!("first refusal: {refusal}");
         }

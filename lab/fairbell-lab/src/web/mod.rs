@@ -2,7 +2,7 @@
 
 pub mod attack;
 pub mod books;
-mod client;
+pub mod client;
 pub mod load;
 pub mod sessions;
 pub mod venue;

@@ -1,5 +1,5 @@
-//! The same sessions over OUCH, FIX and a WebSocket, each on a fresh exchange, and what is in the engine's
-//! log afterwards: it has to be the same.
+//! The same sessions over OUCH, FIX and a WebSocket, each on a fresh exchange, and afterwards what is in the
+//! engine's log and what the firm's drop-copy session heard: both have to be the same.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -16,11 +16,10 @@ use types::{
     UserRefNum,
 };
 use wire::ouch::{self, NewOrder, ReplaceRequest};
-use wire::soupbin::{ClientEvent, ClientSession};
 
 use super::client::Socket;
-use super::venue::{PASSWORD, Terms, Venue};
-use crate::attack::line::{Fix, Line};
+use super::venue::{COPIES, PASSWORD, Terms, Venue};
+use crate::attack::line::{Fix, Line, Login, Ouch};
 
 /// Options of `fairbell-lab web sessions`.
 #[derive(Args, Clone, Debug)]
@@ -145,81 +144,37 @@ fn whole(price: i64) -> Price {
 
 /// OUCH by hand.
 struct OuchDesk {
-    line: Option<(Line, ClientSession)>,
+    ouch: Option<Ouch>,
     clock: net::Clock,
     symbol: Symbol,
     next: u32,
     numbers: HashMap<String, u32>,
+    /// The last message of the stream that came before the connection was lost.
     heard: u64,
 }
 
 impl OuchDesk {
     fn send(&mut self, message: &[u8], answers: u32) -> bool {
-        let now = self.clock.now();
-        let Some((line, session)) = &mut self.line else { return false };
-        let mut bytes = Vec::new();
-        if session.send_unsequenced(now, message, &mut bytes).is_err() || !line.write(&bytes) {
-            return false;
-        }
-        self.hear(answers)
-    }
-
-    /// Reads until so many messages of the stream have come.
-    fn hear(&mut self, answers: u32) -> bool {
-        let now = self.clock.now();
-        let Some((line, session)) = &mut self.line else { return false };
-        let mut left = answers;
-        while left > 0 {
-            let bytes = line.read();
-            if bytes.is_empty() {
-                return false;
-            }
-            session.handle_bytes(now, &bytes, |event| {
-                if let ClientEvent::Sequenced { seq, .. } = event {
-                    self.heard = self.heard.max(seq);
-                    left = left.saturating_sub(1);
-                }
-            });
-        }
-        true
+        self.ouch.as_mut().is_some_and(|ouch| ouch.send(message, answers))
     }
 }
 
 impl Desk for OuchDesk {
     fn open(&mut self, venue: &Venue) -> Result<(), Failure> {
-        let refused = || Failure::Run("the OUCH session is not let in".to_string());
         for _ in 0..20 {
-            let mut line = Line::open(HOME, venue.ouch, None).map_err(io)?;
-            let mut session = ClientSession::new("A1", PASSWORD)
-                .map_err(|error| Failure::Usage(error.to_string()))?;
-            session.resume_from(wire::soupbin::ANY_SESSION, self.heard + 1);
-            let mut bytes = Vec::new();
-            let _ = session.connect(self.clock.now(), &mut bytes);
-            if !line.write(&bytes) {
-                continue;
-            }
-            let (mut accepted, mut over) = (false, false);
-            while !accepted && !over {
-                let bytes = line.read();
-                over = bytes.is_empty();
-                session.handle_bytes(self.clock.now(), &bytes, |event| match event {
-                    ClientEvent::Accepted { .. } => accepted = true,
-                    ClientEvent::Rejected(_) => over = true,
-                    ClientEvent::Sequenced { seq, .. } => self.heard = self.heard.max(seq),
-                    _ => {}
-                });
-            }
-            if accepted {
-                self.line = Some((line, session));
+            let line = Line::open(HOME, venue.ouch, None).map_err(io)?;
+            let login = Ouch::login(line, self.clock, ("A1", PASSWORD), self.heard + 1);
+            if let Login::In(ouch) = login {
+                self.ouch = Some(ouch);
                 return Ok(());
             }
             thread::sleep(SETTLE);
         }
-        Err(refused())
+        Err(Failure::Run("the OUCH session is not let in".to_string()))
     }
 
     fn lose(&mut self) {
-        self.line = None;
+        self.heard = self.ouch.take().map_or(self.heard, |ouch| ouch.heard);
     }
 
     fn enter(&mut self, order: (&str, Side, u32, i64), again: bool, together: bool) -> bool {
@@ -466,8 +421,62 @@ fn story(log: &[Input], of: &Scenario) -> Vec<String> {
     story
 }
 
-/// Plays a scenario over a door; what the log says, and the engine's open orders at the end.
-fn play(of: &Scenario, door: &str) -> Result<(Vec<String>, usize), Failure> {
+/// The firm's drop-copy session.
+struct Copies {
+    fix: Fix,
+}
+
+impl Copies {
+    fn log_on(venue: &Venue) -> Result<Copies, Failure> {
+        let line = Line::open(HOME, venue.fix, None).map_err(io)?;
+        let mut fix = Fix::new(line, venue.clock, COPIES);
+        match fix.logon(PASSWORD, 1, false) {
+            true => Ok(Copies { fix }),
+            false => Err(Failure::Run("the drop-copy session is not let in".to_string())),
+        }
+    }
+
+    /// The copies of all reports until now, in words that do not name numbers of a door. Refused cancels are left
+    /// out: the web door answers one by itself that it knows to be in vain.
+    fn heard(mut self) -> Result<Vec<String>, Failure> {
+        let ended = || Failure::Run("the drop-copy session does not answer".to_string());
+        let told = match self.fix.send("1", "112=the end") {
+            true => self.fix.messages_until("\x01112=the end\x01").ok_or_else(ended)?,
+            false => return Err(ended()),
+        };
+        Ok(told.iter().filter_map(|message| report(message)).collect())
+    }
+}
+
+/// A copy of an ExecutionReport, in words.
+fn report(message: &str) -> Option<String> {
+    let value = |tag: &str| {
+        let fields = message.split('\x01');
+        fields.filter_map(|field| field.split_once('=')).find(|(key, _)| *key == tag)
+    };
+    let text = |tag: &str| value(tag).map_or("", |(_, value)| value);
+    if text("35") != "8" {
+        return None;
+    }
+    let kind = match text("150") {
+        "0" => "new",
+        "4" => "cancelled",
+        "5" => "replaced",
+        "8" => "rejected",
+        "F" => "traded",
+        other => other,
+    };
+    // A cancel over FIX has a name of its own.
+    let name = match (kind, text("41")) {
+        ("cancelled", order) if !order.is_empty() => order,
+        _ => text("11"),
+    };
+    let (account, left, done) = (text("1"), text("151"), text("14"));
+    Some(format!("{account}: {kind} {name}, {left} open, {done} done"))
+}
+
+/// Plays a scenario over a door.
+fn play(of: &Scenario, door: &'static str) -> Result<Played, Failure> {
     let throttle = if of.limited { Throttle::new(BURST) } else { Throttle::default() };
     let own = door != "web" && of.cancels;
     let terms = Terms {
@@ -477,16 +486,18 @@ fn play(of: &Scenario, door: &str) -> Result<(Vec<String>, usize), Failure> {
         cancel_on_disconnect: own,
         web_from: if door == "web" { 1 } else { 2 },
         credits_per_s: 100_000,
+        copies: true,
         ..Terms::default()
     };
     let venue = Venue::start(&terms)?;
+    let copies = Copies::log_on(&venue)?;
     let (clock, symbol) = (venue.clock, venue.symbol());
     let text = symbol.as_str().to_string();
     let lot_decimals = venue.exchange.instruments.first().map_or(0, |first| first.lot_decimals);
     let mut desk: Box<dyn Desk> = match door {
         "ouch" => {
             let numbers = HashMap::new();
-            Box::new(OuchDesk { line: None, clock, symbol, next: 1, numbers, heard: 0 })
+            Box::new(OuchDesk { ouch: None, clock, symbol, next: 1, numbers, heard: 0 })
         }
         "fix" => {
             let last = (0, String::new());
@@ -540,18 +551,23 @@ fn play(of: &Scenario, door: &str) -> Result<(Vec<String>, usize), Failure> {
     }
     desk.settle();
     desk.lose();
+    thread::sleep(SETTLE);
+    let copies = copies.heard()?;
     let engine = venue.exchange.engine();
     let log = venue.end()?;
     let engine = engine::replay(engine, &log, |_, _, _, _| {});
-    Ok((story(&log, of), engine.open_orders()))
+    Ok(Played { door, story: story(&log, of), copies, open: engine.open_orders() })
 }
 
 /// What came of a scenario over one door.
+#[derive(Clone, Debug)]
 pub struct Played {
     /// `ouch`, `fix` or `web`.
     pub door: &'static str,
     /// What the log says, a line for each thing that happened.
     pub story: Vec<String>,
+    /// What the drop-copy session heard, a line for each report.
+    pub copies: Vec<String>,
     /// Orders open at the end.
     pub open: usize,
 }
@@ -561,12 +577,10 @@ pub struct Played {
 /// # Errors
 /// An exchange can't be started, or a client has no answer.
 pub fn compare(of: &Scenario) -> Result<Vec<Played>, Failure> {
-    let doors = ["ouch", "fix", "web"];
-    let played = doors.map(|door| play(of, door).map(|(story, open)| Played { door, story, open }));
-    played.into_iter().collect()
+    ["ouch", "fix", "web"].into_iter().map(|door| play(of, door)).collect()
 }
 
-/// Whether logs say the same; where sessions take their orders with them, who says so differs, and what is
+/// Whether logs and copies say the same; where sessions take their orders with them, who says so differs, and what is
 /// left does not.
 pub fn agree(of: &Scenario, played: &[Played]) -> bool {
     played.windows(2).all(|two| {
@@ -574,7 +588,12 @@ pub fn agree(of: &Scenario, played: &[Played]) -> bool {
         if of.limited {
             let through =
                 |of: usize| (BURST.burst as usize..BURST.burst as usize + 8).contains(&of);
-            return through(one.story.len()) && through(other.story.len());
+            // Of each that came through there is a copy.
+            let copied = |of: &Played| of.copies.len() == of.story.len();
+            return two.iter().all(|of| through(of.story.len()) && copied(of));
+        }
+        if one.copies != other.copies || one.copies.is_empty() {
+            return false;
         }
         let alike = one.story == other.story;
         one.open == other.open && (alike || (of.cancels && one.story.len() == other.story.len()))
@@ -584,19 +603,58 @@ pub fn agree(of: &Scenario, played: &[Played]) -> bool {
 /// The command.
 ///
 /// # Errors
-/// Logs differ.
+/// Logs or copies differ.
 pub fn run(_: &SessionsArgs) -> Result<(), Failure> {
     let mut wrong = Vec::new();
     for of in &SCENARIOS {
         let played = compare(of)?;
         println!("{}: {}", of.name, if agree(of, &played) { "the same" } else { "DIFFERENT" });
-        for Played { door, story, open } in &played {
+        for Played { door, story, copies, open } in &played {
             println!("  {door:5} {open} open at the end; {}", story.join("; "));
+            println!("        {} drop copies: {}", copies.len(), copies.join("; "));
         }
         wrong.extend((!agree(of, &played)).then_some(of.name));
     }
     match wrong.is_empty() {
         true => Ok(()),
-        false => Err(Failure::Run(format!("logs differ: {}", wrong.join(", ")))),
+        false => Err(Failure::Run(format!("logs or copies differ: {}", wrong.join(", ")))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn played(story: &[&str], copies: &[&str]) -> Played {
+        let lines = |of: &[&str]| of.iter().map(|line| (*line).to_string()).collect();
+        Played { door: "web", story: lines(story), copies: lines(copies), open: 0 }
+    }
+
+    #[test]
+    fn what_a_log_or_a_copy_lacks_is_found() {
+        let of = &SCENARIOS[1];
+        let whole = || played(&["new a", "cancel a"], &["A1: new a", "A1: cancelled a"]);
+        assert!(agree(of, &[whole(), whole(), whole()]));
+        for other in [
+            played(&["new a"], &["A1: new a", "A1: cancelled a"]),
+            played(&["new a", "cancel a"], &["A1: new a"]),
+            played(&["new a", "cancel a"], &["A1: cancelled a", "A1: new a"]),
+            Played { open: 1, ..whole() },
+        ] {
+            assert!(!agree(of, &[whole(), whole(), other]));
+        }
+        let silent = || played(&["new a"], &[]);
+        assert!(!agree(of, &[silent(), silent()]), "nobody had a copy");
+    }
+
+    #[test]
+    fn copies_are_read_without_the_names_of_cancels() {
+        let read = |text: &str| report(&text.replace('|', "\x01"));
+        let new = ".4.4|35=8|1=A1|11=a|150=0|151=5|14=0|";
+        assert_eq!(read(new), Some("A1: new a, 5 open, 0 done".to_string()));
+        let over_fix = ".4.4|35=8|1=A1|11=x3|41=a|150=4|151=0|14=0|";
+        let over_ouch = ".4.4|35=8|1=A1|11=a|150=4|151=0|14=0|";
+        assert_eq!(read(over_fix), read(over_ouch));
+        assert_eq!(read(".4.4|35=0|112=the end|"), None);
     }
 }

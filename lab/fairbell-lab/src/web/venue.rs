@@ -26,6 +26,9 @@ const HOME: Ipv4Addr = Ipv4Addr::LOCALHOST;
 pub const SECRET: &str = "0123456789abcdef";
 /// The password of every account.
 pub const PASSWORD: &str = "secret";
+/// CompID of the drop-copy session, and the firm of all accounts.
+pub const COPIES: &str = "COPY";
+const FIRM: &str = "HOUSE";
 
 /// What the exchange is like.
 #[derive(Clone)]
@@ -38,6 +41,8 @@ pub struct Terms {
     pub throttle: Throttle,
     /// See `throttle`.
     pub cancel_on_disconnect: bool,
+    /// There is a drop-copy session of their firm.
+    pub copies: bool,
     /// Accounts that the web door has a session for: all from this number on.
     pub web_from: u16,
     /// Keys of each of them: `K{n}` of the first, `K{n}.{key}` of the others, from 1.
@@ -55,6 +60,7 @@ impl Default for Terms {
             fix: false,
             throttle: Throttle::default(),
             cancel_on_disconnect: false,
+            copies: false,
             web_from: 1,
             keys: 1,
             credits_per_s: 100_000,
@@ -82,9 +88,22 @@ impl Terms {
                 fix: self
                     .fix
                     .then(|| FixLogin::new(&format!("A{id}"), FixVersion::Fix44, FixRole::Orders)),
-                firm: String::new(),
+                firm: FIRM.to_string(),
             })
             .collect();
+        if self.copies {
+            let login = FixLogin::new(COPIES, FixVersion::Fix44, FixRole::DropCopy);
+            exchange.accounts.push(Account {
+                id: AccountId(self.accounts + 1),
+                username: COPIES.to_string(),
+                password: PASSWORD.to_string(),
+                terms: LoginTerms::default(),
+                cancel_on_disconnect: false,
+                throttle: Throttle::default(),
+                fix: Some(login),
+                firm: FIRM.to_string(),
+            });
+        }
         exchange.connections_max = 4_096;
         exchange.timetable = exchange::Timetable::open_at_once();
         exchange
