@@ -46,6 +46,47 @@ fn document(name: &str, args: &[&str]) -> Option<(serde_json::Value, i32, String
     Some((document, code, said))
 }
 
+/// The program of Prometheus, which scripts/with-monitoring.sh installs; without one a test says so and ends, and
+/// fails where `CI` is set.
+fn prometheus() -> Option<String> {
+    let found = std::env::var("FAIRBELL_PROMETHEUS").ok();
+    assert!(found.is_some() || std::env::var_os("CI").is_none(), "no FAIRBELL_PROMETHEUS");
+    if found.is_none() {
+        println!("external suites: 0 run, 1 absent");
+    }
+    found
+}
+
+/// Alerts that fired, each with its machine.
+fn fired(document: &serde_json::Value) -> Vec<(&str, &str)> {
+    let all = document["prometheus"]["alerts"].as_array().expect("alerts").iter();
+    all.map(|one| {
+        (one["alert"].as_str().expect("a name"), one["machine"].as_str().expect("a name"))
+    })
+    .collect()
+}
+
+#[test]
+fn prometheus_reads_every_machine_has_data_for_every_query_and_a_fault_raises_its_alert() {
+    let Some(program) = prometheus() else { return };
+    let fault = ["--fault", "kill:edge-2@5s+4s", "--alert", "FairbellDown"];
+    let args = [&["--duration", "11s", "--prometheus", &program][..], &fault].concat();
+    let Some((document, _, said)) = cloud("prometheus", &args) else { return };
+    exactly_once(&document);
+    let seen = &document["prometheus"];
+    assert!(seen["queries"].as_u64().is_some_and(|queries| queries > 90), "{seen}");
+    assert_eq!(seen["machines"], 6, "{seen}");
+    // The web door on the first edge is traded at, and read, too.
+    assert_eq!(document["web_orders"]["unanswered"], 0, "{document}");
+    assert!(document["web_orders"]["accepted"].as_u64().is_some_and(|orders| orders > 0));
+    // Alerts that are due fire after the fault and not before, and every query has data.
+    for found in ["prometheus", "alert", "web door", "told"] {
+        assert!(!said.contains(&format!("main: {found}: ")), "{found}: {said}");
+    }
+    let down: Vec<_> = fired(&document).into_iter().filter(|of| of.0 == "FairbellDown").collect();
+    assert_eq!(down, [("FairbellDown", "edge-2")], "{seen}");
+}
+
 fn exactly_once(document: &serde_json::Value) {
     assert!(document["requests_sent"].as_u64().is_some_and(|sent| sent > 1_000), "{document}");
     assert_eq!(document["requests_sent"], document["requests_answered"], "{document}");
@@ -137,10 +178,15 @@ fn a_leader_without_power_or_room_and_machines_upgraded_lose_nothing() {
 
 #[test]
 fn each_checker_finds_what_is_done_for_it_to_find() {
+    let program = prometheus();
     let controls = ["lost", "twice", "books", "gap"];
     let options = controls.iter().flat_map(|control| ["--control", control]);
-    let args: Vec<&str> = ["--duration", "8s"].into_iter().chain(options).collect();
+    let read = program.iter().flat_map(|program| ["--prometheus", program]);
+    let args: Vec<&str> = ["--duration", "8s"].into_iter().chain(options).chain(read).collect();
     let Some((document, code, said)) = cloud("controls", &args) else { return };
+    // Control: where no machine is hurt, no alert says that one is.
+    let is_down = |(alert, _): &(&str, &str)| *alert == "FairbellDown";
+    assert!(program.is_none() || !fired(&document).iter().any(is_down), "{document}");
     assert_eq!((code, &document["requests_lost"]), (1, &1.into()), "{said}");
     assert_eq!(document["answered_twice"], 1, "{said}");
     for found in controls.into_iter().chain(["told"]) {

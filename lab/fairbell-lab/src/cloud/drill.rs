@@ -253,6 +253,7 @@ fn one(args: &DrillArgs, network: &Network, kind: Kind) -> Result<Row, Failure> 
         drift_ppb: WRONG.1,
         seed: args.seed,
         ipv6: false,
+        web: false,
         disks: true,
         snapshots: false,
         idle: 0,

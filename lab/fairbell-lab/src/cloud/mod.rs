@@ -13,11 +13,13 @@ mod folders;
 mod measure;
 mod participants;
 mod plans;
+mod prometheus;
 mod provision;
 mod scale;
 mod service;
 mod shards;
 mod site;
+mod web_client;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +43,9 @@ use drill::DrillArgs;
 use faults::Fault;
 use measure::{Clocks, Early};
 use participants::Participants;
+use prometheus::{Prometheus, Watched};
 use site::{Plan, Site};
+use web_client::WebOrders;
 
 /// Options of `fairbell-lab cloud`.
 #[derive(Args, Clone, Debug)]
@@ -51,6 +55,8 @@ use site::{Plan, Site};
     fairbell-lab cloud                              25 hosts, three roots, three hops, 60 s\n  \
     fairbell-lab cloud --hosts 7 --depth 2 --duration 20s --profile clean\n  \
     fairbell-lab cloud --fault kill:leader@10s --fault rotate@20s --fault revoke:edge-2@30s
+  \
+    fairbell-lab cloud --prometheus /usr/bin/prometheus --fault kill:edge-1@10s+5s --alert FairbellDown
   \
     fairbell-lab cloud --no-sync --duration 10s     control: clocks that nobody keeps\n  \
     fairbell-lab cloud --no-hold --duration 10s     control: nothing is held back\n\n\
@@ -121,6 +127,13 @@ pub struct CloudArgs {
     /// The program that machines start with, for `upgrade`: scripts/old-binary builds one [default: this one]
     #[arg(long, value_name = "PROGRAM")]
     pub from: Option<PathBuf>,
+    /// Have this Prometheus read every machine, the web door on the first edge among what there is to read: each
+    /// query of the dashboards and alerts must have data
+    #[arg(long, value_name = "PROGRAM")]
+    pub prometheus: Option<PathBuf>,
+    /// This alert must fire when the faults begin, and not before; again for further ones
+    #[arg(long = "alert", value_name = "NAME", requires = "prometheus")]
+    pub alerts: Vec<String>,
     /// Control: have something for this checker to find; again for further ones: lost, twice, books, gap
     #[arg(long = "control", value_name = "CHECKER", value_parser = checks::control, hide = true)]
     pub controls: Vec<Checker>,
@@ -181,13 +194,21 @@ struct Outcome {
     fair_window_ns: u64,
     p_on_time: Option<f64>,
     round_trip_ns: Quantiles,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prometheus: Option<Watched>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    web_orders: Option<WebOrders>,
+    /// What is wrong with that.
+    #[serde(skip)]
+    unwatched: Vec<String>,
 }
 
 impl Outcome {
     /// What is wrong with it.
     fn complaints(&self) -> Vec<String> {
-        let complaints = self.checks.complaints().into_iter();
-        complaints.map(|(_, what)| format!("{}: {what}", self.name)).collect()
+        let complaints = self.checks.complaints().into_iter().map(|(_, what)| what);
+        let complaints = complaints.chain(self.unwatched.iter().cloned());
+        complaints.map(|what| format!("{}: {what}", self.name)).collect()
     }
 }
 
@@ -355,6 +376,18 @@ fn venue(shape: &Shape, clocks: &str, hold: bool) -> String {
     )
 }
 
+/// Settings in which Prometheus finds everything that there is to read.
+fn with_metrics(settings: String, ipv6: bool) -> String {
+    let at = if ipv6 { "[::]" } else { "0.0.0.0" };
+    // Whoever follows the journal has to know that there is one.
+    let journal = "[journal]\ndurability = \"replicated\"\n";
+    settings.replacen("[journal]\n", journal, 1)
+        + &format!(
+            "\n[telemetry]\nlisten = \"{at}:{}\"\nrecords = \"files\"\n\n[store]\nfollow = true\n",
+            prometheus::METRICS_PORT
+        )
+}
+
 /// Settings in which datagrams leave the machines like that.
 fn with_planes(settings: String, planes: &[PlaneKind], filter: bool) -> String {
     let names: Vec<&str> = planes.iter().map(|kind| kind.name()).collect();
@@ -375,13 +408,16 @@ fn play(
         std::fs::remove_dir_all(&dir).map_err(|error| on(&dir, error))?;
     }
     let faults = if shape.name == MAIN { &args.faults[..] } else { &[] };
+    let watcher = args.prometheus.as_deref().filter(|_| shape.name == MAIN);
+    let settings = venue(shape, if args.no_sync { "system" } else { "huygens" }, !args.no_hold);
+    let settings = match watcher {
+        Some(_) => with_metrics(settings, args.ipv6),
+        None => settings,
+    };
     let own = std::env::current_exe().map_err(io)?;
     let plan = Plan {
-        venue: with_planes(
-            venue(shape, if args.no_sync { "system" } else { "huygens" }, !args.no_hold),
-            &args.planes,
-            args.duplicate_filter,
-        ),
+        venue: with_planes(settings, &args.planes, args.duplicate_filter),
+        web: watcher.is_some(),
         disks: faults.iter().any(Fault::needs_disks),
         snapshots: true,
         programs: [args.from.clone().unwrap_or_else(|| own.clone()), own],
@@ -398,18 +434,48 @@ fn play(
     let mut site = Site::start(network, &plan, &dir)?;
     let nodes = site.file.nodes.len();
     say(args, &format!("{}: {nodes} machines are up; {} s of trading", shape.name, time.as_secs()));
+    let folder = dir.join("prometheus");
+    let reader = watcher.map(|program| Prometheus::start(&site, program, &folder)).transpose()?;
     let from = Clock::start(0).now().after(2 * Nanos::SECOND);
     site.keep_journals()?;
     let tamper = checks::tamper(&args.controls);
     let trading = Participants::start(&site, (args.rate, args.seed), time, tamper)?;
     let clock = trading.clock;
-    let (clocks, (load, done)) = watched(&site, || {
+    let (clocks, (load, done, watched_by)) = watched(&site, || {
         trading.wait_for_trading()?;
-        let done = faults::play(&site, clock, faults)?;
-        Ok((trading.wait()?, done))
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let looking = reader.as_ref().map(|reader| {
+                let (site, over) = (&site, &over);
+                let looking = scope.spawn(move || reader.watch((clock, &args.alerts[..]), over));
+                (looking, scope.spawn(move || web_client::trade(site)))
+            });
+            let done = faults::play(&site, clock, faults);
+            let load = done.and_then(|done| Ok((trading.wait()?, done)));
+            over.store(true, Ordering::Relaxed);
+            let panicked = || Failure::Run("who looked at Prometheus panicked".to_string());
+            let watched_by = looking.map(|(looking, trading)| {
+                let orders = trading.join().map_err(|_| panicked())??;
+                Ok::<_, Failure>((looking.join().map_err(|_| panicked())??, orders))
+            });
+            let (load, done) = load?;
+            Ok((load, done, watched_by.transpose()?))
+        })
     })?;
+    drop(reader);
     let ends = (&done[..], clock.now());
-    let checks = Checks::of(&mut site, (&load, &clocks), ends, &args.controls)?;
+    let mut checks = Checks::of(&mut site, (&load, &clocks), ends, &args.controls)?;
+    let first_fault = done.first().map(|struck| struck.at);
+    let mut unwatched = Vec::new();
+    if let Some((seen, orders)) = &watched_by {
+        unwatched = seen.complaints(&args.alerts, first_fault);
+        checks.told.accepted += orders.accepted;
+        checks.told.rejected += orders.rejected;
+        let lacking = orders.unanswered;
+        unwatched
+            .extend((lacking > 0).then(|| format!("web door: {lacking} orders have no answer")));
+    }
+    let (prometheus, web_orders) = watched_by.unzip();
     let errors = clocks.errors();
     let bounds = quantiles_of(&clocks.bounds());
     let window_ns = Nanos::MICRO + 2 * bounds.p50;
@@ -430,6 +496,9 @@ fn play(
         fair_window_ns: seen.window_ns,
         p_on_time: delivery.p_on_time,
         round_trip_ns: report_quantiles(&load.timings().all().summary()),
+        prometheus,
+        web_orders,
+        unwatched,
     })
 }
 
@@ -527,6 +596,16 @@ fn print(report: &Report) {
                 service.reconnects_ns.len(),
                 service.reconnects_ns.iter().flatten().max().map_or(0, |ns| ms(*ns))
             );
+        }
+        if let Some(seen) = &outcome.prometheus {
+            let with = seen.queries - seen.without_data.len() - seen.refused.len();
+            println!(
+                "  Prometheus read {} machines; {with} of {} queries have data",
+                seen.machines, seen.queries
+            );
+            for one in &seen.alerts {
+                println!("  alert {} {} after {} ms", one.alert, one.machine, one.after_ms);
+            }
         }
         println!(
             "  fair (all within {:.1} us): {}; on time by their own clocks: {}",

@@ -185,6 +185,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         drift_ppb: 50_000,
         seed: args.seed,
         ipv6: false,
+        web: false,
         disks: false,
         snapshots: true,
         idle: 0,

@@ -336,6 +336,7 @@ fn trade(
         drift_ppb: 50_000,
         seed: args.seed,
         ipv6: false,
+        web: false,
         disks: false,
         snapshots: true,
         programs: [own.clone(), own],

@@ -220,6 +220,7 @@ pub fn run(args: &ScaleArgs) -> Result<(), Failure> {
         drift_ppb: 50_000,
         seed: args.seed,
         ipv6: false,
+        web: false,
         disks: false,
         snapshots: true,
         programs: [own.clone(), own.clone()],

@@ -179,6 +179,7 @@ pub fn run(args: &ShardsArgs) -> Result<(), Failure> {
         drift_ppb: 50_000,
         seed: args.seed,
         ipv6: false,
+        web: false,
         disks: false,
         snapshots: false,
         idle: 0,

@@ -65,6 +65,8 @@ pub struct Plan {
     pub seed: u64,
     /// Addresses are of IPv6 (fd77::/64).
     pub ipv6: bool,
+    /// The first edge has a web door, with a key for an account that nobody plays.
+    pub web: bool,
     /// Roots have disks of their own, which fill and lose their power.
     pub disks: bool,
     /// Listeners may take snapshots in place of what they have not heard.
@@ -165,7 +167,9 @@ impl<'a> Site<'a> {
                     NodeRole::Edge if number == 1 => vec![role, NodeRole::Snapshot],
                     _ => vec![role],
                 };
+                let has_web = plan.web && role == NodeRole::Edge && number == 1;
                 nodes.push(NodeEntry {
+                    web: has_web.then(|| super::web_client::KEYS.into()),
                     zone: format!("zone-{}", (number - 1) % ZONES + 1),
                     subscribers: if role == NodeRole::Edge { vec![subscriber] } else { Vec::new() },
                     ..NodeEntry::new(format!("{word}-{number}"), address.to_string(), roles)
@@ -175,6 +179,9 @@ impl<'a> Site<'a> {
         if nodes.len() >= network.hosts().len() {
             let (nodes, hosts) = (nodes.len() + 1, network.hosts().len());
             return Err(Failure::Usage(format!("{nodes} hosts are needed, not {hosts}")));
+        }
+        if plan.web {
+            super::web_client::write_keys(dir)?;
         }
         let path = dir.join("cluster.toml");
         let shards = shards(plan, &config);
