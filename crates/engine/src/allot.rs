@@ -17,6 +17,8 @@ pub struct Allotment {
     pub part: u64,
     /// What this shard uses of it.
     pub used: u128,
+    /// What of its part came with instruments from other shards, less what went with some.
+    pub carried: i128,
 }
 
 impl Engine {
@@ -28,7 +30,8 @@ impl Engine {
         }
         let (home, limit, part) = self.risk.part(account, kind)?;
         let used = self.risk.used(account, kind, at.max(self.now).0);
-        Some(Allotment { home: ShardId(home as u16), limit, part, used })
+        let carried = self.risk.carried(account, kind);
+        Some(Allotment { home: ShardId(home as u16), limit, part, used, carried })
     }
 
     /// What the account's home and another shard have moved; `None` when this shard is neither, and

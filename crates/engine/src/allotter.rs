@@ -71,7 +71,7 @@ impl AllotNote {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let long = |at: usize| u128::from(word(at)) | u128::from(word(at + 8)) << 64;
         let (up, down) = (long(16), long(32));
-        let sound = bytes[3] <= 1 && bytes[4..8] == [0; 4] && down <= up;
+        let sound = bytes[3] <= 1 && bytes[4..8] == [0; 4] && down < AllotRecord::TOTAL_MAX;
         let kind = LimitKind::from_code(bytes[2]).filter(|kind| kind.shared().is_some())?;
         (sound && up < AllotRecord::TOTAL_MAX).then_some(AllotNote {
             account: AccountId(u16::from_le_bytes([bytes[0], bytes[1]])),
@@ -245,11 +245,11 @@ impl Allotter {
         let Some(have) = engine.allotment(account, kind, Nanos(0)) else { return 0 };
         let shards = (0..self.shards).map(ShardId);
         let granted = shards.filter_map(|shard| engine.allot_totals(account, kind, shard));
-        let granted: u128 = granted.map(|totals| totals.net()).sum();
+        let granted: i128 = granted.map(|totals| totals.net()).sum();
         // Messages of a second that were taken before are gone with it.
-        let used = if kind == LimitKind::MessageRate { 0 } else { have.used };
-        let most = u128::from(have.limit);
-        u64::try_from((granted + used).saturating_sub(most)).unwrap_or(u64::MAX)
+        let used = if kind == LimitKind::MessageRate { 0 } else { have.used as i128 };
+        let most = i128::from(have.limit) + have.carried;
+        u64::try_from((granted + used - most).max(0)).unwrap_or(u64::MAX)
     }
 
     /// The home asks all shards but one to give something back.
@@ -311,7 +311,7 @@ impl Allotter {
             total,
         };
         if to_home {
-            if note.down > totals.down && note.down <= totals.up {
+            if note.down > totals.down {
                 self.propose(now, record(AllotAction::TakeBack, note.down), steps);
             }
             if note.up < totals.up {
@@ -334,7 +334,8 @@ impl Allotter {
         if note.down < totals.down {
             self.tell(engine, account, kind, from, 0, steps);
         } else if note.wish > 0 {
-            let spare = totals.net().saturating_sub(have.used);
+            let spare = totals.net() + have.carried - have.used as i128;
+            let spare = u128::try_from(spare).unwrap_or(0);
             let back = u128::from(note.wish).min(spare);
             if back > 0 {
                 self.propose(now, record(AllotAction::Return, totals.down + back), steps);

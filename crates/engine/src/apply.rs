@@ -173,6 +173,9 @@ impl Engine {
 
     #[inline(always)]
     pub(crate) fn dispatch(&mut self, input: &Input, out: &mut Output) -> Applied {
+        if self.drops(input) {
+            return Applied::Refused;
+        }
         match input.command.kind {
             CommandKind::NewOrder => self.new_order(input, out),
             CommandKind::Cancel => self.cancel(input, out),
@@ -215,6 +218,7 @@ impl Engine {
             CommandKind::SetNode => self.set_node(command),
             CommandKind::Allot => self.allot(command),
             CommandKind::MergeStream => self.merge_stream(command, out),
+            CommandKind::MovePart => self.take_part(command, out),
             CommandKind::NewOrder
             | CommandKind::Cancel
             | CommandKind::Replace

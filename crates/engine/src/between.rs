@@ -1,5 +1,6 @@
 //! What a shard keeps of its dealings with the others besides limits: how much of each account's
-//! stream elsewhere is merged into the one here, and the last commands for all shards.
+//! stream elsewhere is merged into the one here, the last commands for all shards, and instruments that
+//! move.
 //!
 //! Part of the state in a venue of several shards only: each shard's log says it all, so that whoever
 //! leads next tells the others the same.
@@ -12,6 +13,7 @@ use zerocopy::{IntoBytes, TryFromBytes};
 use crate::apply::{Applied, Engine};
 use crate::codec::{Reader, SnapshotError, Writer};
 use crate::config::Config;
+use crate::moves::Moves;
 use crate::output::{Output, refusal};
 
 /// Commands for all shards that are kept for those that have not got them.
@@ -26,7 +28,12 @@ pub(crate) struct Between {
     merged: Vec<u64>,
     /// The last commands for all shards, each with its number.
     directives: VecDeque<Command>,
+    pub(crate) moves: Moves,
 }
+
+/// Of the count of commands in a snapshot: instruments that move follow. Where none has moved, snapshots are
+/// as they were before there was that.
+const WITH_MOVES: u64 = 1 << 63;
 
 impl Between {
     /// `None` in a venue of one shard.
@@ -36,6 +43,7 @@ impl Between {
             shards,
             merged: vec![0; shards * config.accounts_max],
             directives: VecDeque::with_capacity(DIRECTIVES_KEPT),
+            moves: Moves::new(config.instruments.len()),
         })
     }
 
@@ -59,12 +67,17 @@ impl Between {
             words
                 .for_each(|word| digest.fold(u64::from_le_bytes(std::array::from_fn(|n| word[n]))));
         }
+        self.moves.fold(digest);
     }
 
     pub(crate) fn write(&self, out: &mut Writer) {
         self.merged.iter().for_each(|merged| out.u64(*merged));
-        out.u64(self.directives.len() as u64);
+        let with_moves = if self.moves.is_empty() { 0 } else { WITH_MOVES };
+        out.u64(self.directives.len() as u64 | with_moves);
         self.directives.iter().for_each(|command| out.raw(command.as_bytes()));
+        if with_moves > 0 {
+            self.moves.write(out);
+        }
     }
 
     pub(crate) fn read(&mut self, from: &mut Reader) -> Result<(), SnapshotError> {
@@ -74,10 +87,17 @@ impl Between {
                 return Err(from.damaged());
             }
         }
-        for _ in 0..from.count(DIRECTIVES_KEPT)? {
+        let count = from.u64()?;
+        if count & !WITH_MOVES > DIRECTIVES_KEPT as u64 {
+            return Err(from.damaged());
+        }
+        for _ in 0..count & !WITH_MOVES {
             let bytes = from.raw(size_of::<Command>())?;
             let command = Command::try_read_from_bytes(bytes).map_err(|_| from.damaged())?;
             self.directives.push_back(command);
+        }
+        if count & WITH_MOVES > 0 {
+            self.moves.read(from, self.merged.len() / self.shards)?;
         }
         Ok(())
     }

@@ -135,6 +135,13 @@ impl<'a> Reader<'a> {
         self.raw(length)
     }
 
+    /// All that is left.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        let rest = self.bytes.get(self.at..).unwrap_or(&[]);
+        self.at = self.bytes.len();
+        rest
+    }
+
     /// Nothing may be left.
     pub(crate) fn end(&self) -> Result<(), SnapshotError> {
         if self.at == self.bytes.len() { Ok(()) } else { Err(self.damaged()) }

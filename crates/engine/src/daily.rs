@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use types::{AccountId, Command, CommandKind, ExecutionKind, Input, InstrumentId, Nanos, Side};
 
 use crate::apply::{Applied, Engine};
-use crate::output::Output;
+use crate::output::{Moved, Output, Told};
 use crate::statement::{Difference, Ledger, Statement, Tape, reconcile};
 
 /// Counts the days of a log, from 1.
@@ -53,7 +53,8 @@ pub struct DayLine {
     pub bought_value: i128,
     /// Value sold.
     pub sold_value: i128,
-    /// Lots that trades broken or corrected on this day changed the position by.
+    /// Lots that trades broken or corrected on this day changed the position by, and those that came or
+    /// went with the instrument: it moved to or from another shard.
     pub amended: i64,
     /// Cash that they changed.
     pub amended_cash: i128,
@@ -144,7 +145,14 @@ impl Daily {
     /// Takes an input that `engine` has just applied, with what became of it.
     pub fn take(&mut self, input: &Input, applied: Applied, out: &Output, engine: &Engine) {
         out.market.iter().for_each(|(_, event)| self.tape.take(event));
-        for report in &out.executions {
+        for told in out.in_order() {
+            let report = match told {
+                Told::Report(report) => report,
+                Told::Moved(moved) => {
+                    self.take_moved(moved);
+                    continue;
+                }
+            };
             let key = (report.account, report.instrument);
             let before = self.ledger.dealt(key);
             self.ledger.take(report);
@@ -174,6 +182,13 @@ impl Daily {
         }
         if self.count.take(&input.command, applied) {
             self.close(Some(input.t_seq), engine);
+        }
+    }
+
+    fn take_moved(&mut self, moved: &Moved) {
+        self.ledger.take_moved(moved);
+        if let Moved::Position { account, instrument, lots, .. } = *moved {
+            self.current.lines.entry((account, instrument)).or_default().amended += lots;
         }
     }
 

@@ -27,6 +27,7 @@ impl Engine {
             return Applied::Refused;
         }
         if self.day == Day::Closed {
+            self.begin_day_of_moves();
             self.accounts.rotate();
             self.carried_over = !self.books.is_empty();
         }
@@ -97,6 +98,7 @@ impl Engine {
             }
         }
         self.roll_instruments(out);
+        self.roll_moves(goes_on, out);
         self.day = Day::Closed;
         self.system_event(SystemEventCode::EndOfMarketHours, out);
         self.system_event(SystemEventCode::EndOfSystemHours, out);

@@ -38,6 +38,7 @@ mod lives;
 pub mod log;
 pub mod log_file;
 mod market;
+mod moves;
 mod nodes;
 mod operator;
 mod orders;
@@ -64,8 +65,11 @@ pub use codec::{SnapshotError, digest_of};
 pub use config::{COLLAR_MAX_BP, Config, ConfigError, InstrumentRules, Limits};
 pub use counters::{Counters, InstrumentCounters};
 pub use image::{DisplayedBook, ImageError};
+pub use moves::LeavingInstrument;
+#[doc(hidden)]
+pub use moves::MoveFault;
 pub use nodes::{NODES_MAX, NodeStanding, Nodes, TreeRecord};
-pub use output::Output;
+pub use output::{Moved, Output, Told};
 pub use replay::{
     PositionDigests, ReplayDigests, ReplayError, replay, replay_digests, replay_digests_from,
     replay_from,

@@ -142,6 +142,8 @@ impl Market {
                 }
                 qty.0 <= 1
             }
+            // Of the venue, not of a market: module `moves`.
+            InstrumentParam::Shard | InstrumentParam::Placed => false,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use types::{
     AccountId, CancelReason, Command, ExecutionKind, Input, InstrumentId, LimitKind, MarketEvent,
-    MatchNumber, Nanos, Qty, RejectReason, Side,
+    MatchNumber, Nanos, Qty, REQUEST_SENT_AGAIN, RejectReason, Side,
 };
 
 use crate::apply::{Applied, Day, Engine};
@@ -35,6 +35,7 @@ impl Engine {
             account => self.risk.account_mut(account).killed = on,
         }
         if on {
+            self.cancel_of_coming(command);
             let wanted = |order: &book::Order| account.0 == 0 || account_of(order.key()) == account;
             for slot in self.slots(InstrumentId(0)).unwrap_or_default() {
                 self.cancel_where(slot, CancelReason::Killed, wanted, out);
@@ -58,7 +59,7 @@ impl Engine {
             return Applied::Refused;
         }
         if asked {
-            if let Err(ended) = self.claim(command, out) {
+            if let Err(ended) = self.claim(input, out) {
                 return ended;
             }
             if !quiet {
@@ -71,6 +72,7 @@ impl Engine {
             Err(reason) if asked => return self.reject_cancel(command, reason, out),
             Err(_) => return Applied::Refused,
         };
+        self.cancel_of_coming(command);
         let answer = out.executions.len();
         if asked {
             let kind = ExecutionKind::MassCanceled;
@@ -87,13 +89,18 @@ impl Engine {
         if self.day != Day::Open {
             return Err(RejectReason::MarketClosed);
         }
-        if command.param > 2 || command.reserved > 2 {
+        if command.param > 2 || command.reserved > REQUEST_SENT_AGAIN {
             return Err(RejectReason::Unsupported);
         }
         self.slots(command.instrument).ok_or(RejectReason::UnknownInstrument)
     }
 
-    fn cancel_all(&mut self, command: &Command, slots: &[usize], out: &mut Output) -> u64 {
+    pub(crate) fn cancel_all(
+        &mut self,
+        command: &Command,
+        slots: &[usize],
+        out: &mut Output,
+    ) -> u64 {
         let account = command.account;
         let session = command.orig_user_ref.0;
         let side = match command.param {

@@ -18,7 +18,7 @@ use crate::terms;
 impl Engine {
     #[inline(never)]
     pub(crate) fn new_order(&mut self, input: &Input, out: &mut Output) -> Applied {
-        if let Err(ended) = self.claim(&input.command, out) {
+        if let Err(ended) = self.claim(input, out) {
             return ended;
         }
         match self.enter(input, out) {
@@ -29,7 +29,7 @@ impl Engine {
 
     #[inline(never)]
     pub(crate) fn replace(&mut self, input: &Input, out: &mut Output) -> Applied {
-        if let Err(ended) = self.claim(&input.command, out) {
+        if let Err(ended) = self.claim(input, out) {
             return ended;
         }
         match self.exchange(input, out) {
@@ -47,12 +47,19 @@ impl Engine {
         if self.day != Day::Open {
             return self.reject_cancel(command, RejectReason::MarketClosed, out);
         }
+        if command.is_sent_again()
+            && let Some(reason) = self.check_sent_again(input)
+        {
+            let reason = reason.unwrap_or(RejectReason::Halted);
+            return self.reject_cancel(command, reason, out);
+        }
         // Counts as a message, but taking away is never refused.
         self.risk.take_message(command.account, received_at(input));
         let key = key_of(command.account, command.user_ref);
         let Some(found) = self.books.look(key) else {
             self.counters.cancels_too_late += 1;
-            return self.reject_cancel(command, RejectReason::UnknownOrder, out);
+            let reason = self.not_here(command, RejectReason::UnknownOrder);
+            return self.reject_cancel(command, reason, out);
         };
         let order = self.books.found(&found);
         let (slot, open) = (usize::from(order.book()), order.open());
@@ -84,7 +91,8 @@ impl Engine {
     fn enter(&mut self, input: &Input, out: &mut Output) -> Result<(), RejectReason> {
         let command = &input.command;
         self.check_account(input)?;
-        let slot = self.slot(command.instrument).ok_or(RejectReason::UnknownInstrument)?;
+        let slot = self.slot(command.instrument).ok_or(RejectReason::UnknownInstrument);
+        let slot = slot.map_err(|unknown| self.not_here(command, unknown))?;
         let market = &self.markets[slot];
         let price = terms::check(command, command.order_type, market, self.now)?;
         let mut id_place = None;
@@ -122,7 +130,8 @@ impl Engine {
         let command = &input.command;
         self.check_account(input)?;
         let old_key = key_of(command.account, command.orig_user_ref);
-        let found = self.books.look(old_key).ok_or(RejectReason::UnknownOrder)?;
+        let found = self.books.look(old_key).ok_or(RejectReason::UnknownOrder);
+        let found = found.map_err(|unknown| self.not_here(command, unknown))?;
         let old = self.books.found(&found);
         let (slot, order_type) = (usize::from(old.book()), old.order_type());
         if command.order_type == OrderType::Market && order_type != OrderType::Market {
@@ -201,14 +210,27 @@ impl Engine {
 
     /// Business identity: a request number counts once a day, and while an order lives under it.
     #[inline(always)]
-    pub(crate) fn claim(&mut self, command: &Command, out: &mut Output) -> Result<(), Applied> {
+    pub(crate) fn claim(&mut self, input: &Input, out: &mut Output) -> Result<(), Applied> {
+        let command = &input.command;
         if !self.accounts.exists(command.account) {
             return Err(Applied::Refused);
         }
         if command.user_ref.0 == 0 {
             return Err(self.reject(command, RejectReason::Unsupported, out));
         }
-        let new = self.accounts.record(command.account, command.user_ref);
+        if command.is_sent_again()
+            && let Some(ended) = self.check_sent_again(input)
+        {
+            return Err(match ended {
+                Some(reason) if command.kind == CommandKind::MassCancel => {
+                    self.reject_cancel(command, reason, out)
+                }
+                Some(reason) => self.reject(command, reason, out),
+                None => Applied::DuplicateRequest,
+            });
+        }
+        let new = self.accounts.record(command.account, command.user_ref)
+            && !self.between.as_ref().is_some_and(|between| between.moves.has_seen(command));
         // Only an order of an earlier day can be open under a number that is new today.
         let lives = self.carried_over
             && self.books.get(key_of(command.account, command.user_ref)).is_some();

@@ -15,12 +15,48 @@ pub struct Output {
     pub executions: Vec<ExecutionReport>,
     /// Messages for the feed, each with its position.
     pub market: Vec<(FeedSeq, MarketEvent)>,
+    /// What came from another shard with an instrument, or went to one, each with how many of `executions` were
+    /// before it. Nobody is told of it: it is for whoever draws up from one shard's log what accounts have.
+    moved: Vec<(usize, Moved)>,
+}
+
+/// Something about an account, see [`Output::in_order`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told<'a> {
+    /// A message of its stream.
+    Report(&'a ExecutionReport),
+    /// What it has in an instrument that came, or went.
+    Moved(&'a Moved),
+}
+
+/// Something of an account that an instrument took along to another shard, or brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moved {
+    /// An open order: as it would be told of if it were taken now.
+    Order {
+        /// It came; otherwise it went.
+        came: bool,
+        /// Kind [`ExecutionKind::Accepted`], with the lots that are open.
+        report: ExecutionReport,
+    },
+    /// A position.
+    Position {
+        /// Whose.
+        account: AccountId,
+        /// In what.
+        instrument: InstrumentId,
+        /// By how many lots it is larger here now.
+        lots: i64,
+        /// Price of the account's last trade in it; 0: none, and where it went.
+        mark: types::Price,
+    },
 }
 
 impl Output {
     /// Room for `executions` and `market` events before anything is allocated.
     pub fn with_capacity(executions: usize, market: usize) -> Output {
-        Output { executions: Vec::with_capacity(executions), market: Vec::with_capacity(market) }
+        let (executions, market) = (Vec::with_capacity(executions), Vec::with_capacity(market));
+        Output { executions, market, moved: Vec::new() }
     }
 
     /// Appends a report, which so far has no identifier, and gives it this one: copied to where it stays,
@@ -33,10 +69,29 @@ impl Output {
         }
     }
 
+    /// Something came with an instrument, or went, after the executions so far.
+    pub(crate) fn tell_moved(&mut self, moved: Moved) {
+        self.moved.push((self.executions.len(), moved));
+    }
+
+    /// Executions and what moved, in the order in which it happened.
+    pub fn in_order(&self) -> impl Iterator<Item = Told<'_>> {
+        let (mut reports, mut moved) = (self.executions.iter(), self.moved.iter().peekable());
+        let mut told = 0;
+        std::iter::from_fn(move || {
+            if let Some((_, moved)) = moved.next_if(|(after, _)| *after <= told) {
+                return Some(Told::Moved(moved));
+            }
+            told += 1;
+            reports.next().map(Told::Report)
+        })
+    }
+
     /// Forgets everything, keeps the memory.
     pub fn clear(&mut self) {
         self.executions.clear();
         self.market.clear();
+        self.moved.clear();
     }
 }
 

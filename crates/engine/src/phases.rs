@@ -148,6 +148,11 @@ impl Engine {
 
     pub(crate) fn set_instrument(&mut self, command: &Command, out: &mut Output) -> Applied {
         let param = InstrumentParam::from_code(command.param);
+        match param {
+            Some(InstrumentParam::Shard) => return self.plan_move(command, out),
+            Some(InstrumentParam::Placed) => return self.place(command, out),
+            _ => {}
+        }
         if let Some(param @ (InstrumentParam::Tick | InstrumentParam::Listed)) = param {
             return self.plan_for_roll(param, command, out);
         }
@@ -167,7 +172,9 @@ impl Engine {
             InstrumentParam::QtyMin
             | InstrumentParam::QtyMax
             | InstrumentParam::Tick
-            | InstrumentParam::Listed => {}
+            | InstrumentParam::Listed
+            | InstrumentParam::Shard
+            | InstrumentParam::Placed => {}
         }
         Applied::Done
     }

@@ -11,18 +11,24 @@
 //! What moves: the book in the order of its queues, phase, prices, collars, the accounts' positions
 //! in the instrument, and which request numbers the accounts have used (a request that was answered
 //! here is a duplicate there). What does not: order references and match numbers, which are each
-//! shard's own; limits, which are allotted to shards by `SetLimit`; trades that can be broken.
+//! shard's own; limits; trades that can be broken.
+//!
+//! These two commands are the bare means. In a venue of several shards an operator says where an
+//! instrument is to be, and the logs say the rest: module `moves`.
 
-use types::{AccountId, Command, InstrumentId, MarketEvent, Phase, Side, TradingState};
+use types::{
+    AccountId, Command, ExecutionKind, InstrumentId, MarketEvent, Phase, Side, TradingState,
+};
 
 use crate::apply::{Applied, Engine};
 use crate::codec::{Reader, SnapshotError, Writer, digest_of};
 use crate::engine_events::open_price;
-use crate::output::{Output, account_of};
+use crate::output::{Moved, Output, about_order, account_of};
 use crate::phases::trading_state;
 use crate::risk::{Less, Row};
+use crate::sources::Accounts;
 
-const MAGIC: &[u8; 8] = b"FBELINST";
+const MAGIC: &[u8; 8] = b"FBELINS2";
 
 impl Engine {
     /// The instrument that was detached last and its bytes, until the next one.
@@ -40,10 +46,16 @@ impl Engine {
 
     pub(crate) fn detach(&mut self, command: &Command, out: &mut Output) -> Applied {
         let Some(slot) = self.slot(command.instrument) else { return Applied::Refused };
-        let instrument = command.instrument;
+        let bytes = self.take_out(slot, out);
+        self.detached = Some((command.instrument, bytes));
+        Applied::Done
+    }
+
+    /// Takes an instrument that this shard has out of it: its bytes.
+    pub(crate) fn take_out(&mut self, slot: usize, out: &mut Output) -> Vec<u8> {
+        let instrument = InstrumentId(slot as u16 + 1);
         let mut bytes = Vec::new();
         self.write_instrument(slot, &mut bytes);
-        self.detached = Some((instrument, bytes));
         for side in [Side::Buy, Side::Sell] {
             let shown = self.books.orders(slot as u16, side).filter(|order| order.shown() > 0);
             for order in shown {
@@ -53,12 +65,13 @@ impl Engine {
         }
         let state = TradingState::Halted;
         self.feed.publish(MarketEvent::TradingAction { instrument, state }, out);
+        self.tell_moved(slot, false, out);
         self.take_off_sums(slot);
         self.books.remove_book(slot as u16);
         self.trades.forget(slot);
         self.markets[slot].held = false;
         assert_eq!(self.books.len_of(slot as u16), 0, "nobody has orders in it any more");
-        Applied::Done
+        bytes
     }
 
     /// The accounts' orders and positions in an instrument count here no longer.
@@ -101,7 +114,7 @@ impl Engine {
             to.u32(u32::from(account.0));
             row.write(&mut to);
         }
-        self.accounts.write(&mut to);
+        self.seen_by_all().write_seen(&mut to);
         to.section(|bytes| self.books.write_book(slot as u16, bytes));
     }
 
@@ -114,16 +127,43 @@ impl Engine {
         let bytes = std::mem::take(&mut self.staged);
         // Taken up by a copy first: bytes that do not fit change nothing.
         let mut next = self.clone();
-        if next.read_instrument(slot, &bytes).is_err() {
-            return Applied::Refused;
-        }
+        let Ok((_, seen)) = next.read_instrument(slot, &bytes) else { return Applied::Refused };
+        next.accounts.unite(&seen);
         assert!(next.markets[slot].held && next.applied == self.applied && next.now >= self.now);
         *self = next;
+        self.tell_moved(slot, true, out);
         self.announce(slot, out);
         Applied::Done
     }
 
-    fn read_instrument(&mut self, slot: usize, bytes: &[u8]) -> Result<(), SnapshotError> {
+    /// What accounts have in an instrument that came, or is about to go.
+    pub(crate) fn tell_moved(&self, slot: usize, came: bool, out: &mut Output) {
+        let instrument = InstrumentId(slot as u16 + 1);
+        for order in self.books.all_orders(slot as u16) {
+            let mut report = about_order(ExecutionKind::Accepted, instrument, order, self.now);
+            (report.qty, report.price) = (report.leaves, order.limit());
+            report.cl_ord_id = *order.cl_ord_id();
+            out.tell_moved(Moved::Order { came, report });
+        }
+        for account in self.risk.accounts() {
+            let row = self.risk.rows.row(account, slot);
+            if row.is_held() {
+                let (lots, mark) = match came {
+                    true => (row.position, row.mark),
+                    false => (-row.position, types::Price(0)),
+                };
+                out.tell_moved(Moved::Position { account, instrument, lots, mark });
+            }
+        }
+    }
+
+    /// Takes up what [`Engine::take_out`] gave: engine time of the shard that it was taken out of, and the
+    /// numbers of requests seen there.
+    pub(crate) fn read_instrument(
+        &mut self,
+        slot: usize,
+        bytes: &[u8],
+    ) -> Result<(types::Nanos, Accounts), SnapshotError> {
         let mut from = Reader::new(bytes);
         if from.raw(MAGIC.len())? != MAGIC {
             return Err(SnapshotError::Magic);
@@ -147,18 +187,18 @@ impl Engine {
             }
             self.risk.hold(account, slot, &mut from)?;
         }
-        self.accounts.read(&mut from)?;
+        let seen = Accounts::read_seen(&mut from, self.config.accounts_max)?;
         let section = from.section()?;
         from.end()?;
         self.books.read_book(slot as u16, section).map_err(SnapshotError::Book)?;
         self.count_orders(slot).ok_or(from.damaged())?;
         self.carried_over = true;
         self.refer(slot);
-        Ok(())
+        Ok((theirs, seen))
     }
 
     /// Tells this shard's readers of an instrument that has joined it.
-    fn announce(&mut self, slot: usize, out: &mut Output) {
+    pub(crate) fn announce(&mut self, slot: usize, out: &mut Output) {
         let instrument = InstrumentId(slot as u16 + 1);
         self.feed.publish(MarketEvent::Directory { instrument }, out);
         let phase: Phase = self.books.phase(slot as u16);

@@ -186,6 +186,12 @@ impl RefWindow {
         number <= self.highest && self.highest - number < USER_REF_WINDOW as u32
     }
 
+    /// Whether a number has been seen, or is below the window.
+    fn contains(&self, number: u32) -> bool {
+        let (word, mask) = place(u64::from(number));
+        number <= self.highest && (!self.is_within(number) || self.bits[word] & mask != 0)
+    }
+
     /// Numbers that the other has seen count as seen here too.
     fn unite(&mut self, other: &RefWindow) {
         let lowest = u64::from(other.highest).saturating_sub(USER_REF_WINDOW as u64 - 1);
@@ -201,6 +207,21 @@ impl RefWindow {
             self.highest = other.highest;
         }
         assert!(self.highest >= other.highest, "nothing that was seen is new again");
+    }
+
+    /// Numbers that were seen, as runs of first and last.
+    fn runs(&self) -> Vec<(u32, u32)> {
+        let lowest = u64::from(self.highest).saturating_sub(USER_REF_WINDOW as u64 - 1).max(1);
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for number in lowest..=u64::from(self.highest) {
+            let ((word, mask), number) = (place(number), number as u32);
+            match runs.last_mut() {
+                _ if self.bits[word] & mask == 0 => {}
+                Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
+                _ => runs.push((number, number)),
+            }
+        }
+        runs
     }
 
     /// Clears the places of `from..=to`, which so far belong to numbers one window lower.
@@ -319,6 +340,61 @@ impl Accounts {
             *session = highest.max(*session);
         }
         Ok(())
+    }
+
+    /// The numbers seen of all accounts, for another shard, as runs: they are mostly dense.
+    pub(crate) fn write_seen(&self, out: &mut Writer) {
+        out.u64(self.used().count() as u64);
+        for (index, window) in self.used() {
+            out.u32(index as u32);
+            out.u32(window.highest);
+            let runs: Vec<(u32, u32)> = window.runs();
+            out.u64(runs.len() as u64);
+            for (first, last) in runs {
+                out.u32(first);
+                out.u32(last);
+            }
+        }
+    }
+
+    /// What [`Accounts::write_seen`] wrote, of `most` accounts.
+    pub(crate) fn read_seen(bytes: &mut Reader, most: usize) -> Result<Accounts, SnapshotError> {
+        let mut all = Accounts::new(most);
+        for _ in 0..bytes.count(most)? {
+            let (index, highest) = (bytes.u32()? as usize, bytes.u32()?);
+            let mut window = RefWindow { highest, ..RefWindow::new() };
+            for _ in 0..bytes.count(USER_REF_WINDOW)? {
+                let (first, last) = (bytes.u32()?, bytes.u32()?);
+                if first == 0 || first > last || !window.is_within(first) || !window.is_within(last)
+                {
+                    return Err(bytes.damaged());
+                }
+                for number in first..=last {
+                    let (word, mask) = place(u64::from(number));
+                    window.bits[word] |= mask;
+                }
+            }
+            *all.windows.get_mut(index).ok_or(bytes.damaged())? = Some(window);
+        }
+        Ok(all)
+    }
+
+    /// Requests that the other has seen count as seen here too.
+    pub(crate) fn unite(&mut self, other: &Accounts) {
+        assert_eq!(self.windows.len(), other.windows.len(), "accounts of one venue");
+        for (ours, theirs) in self.windows.iter_mut().zip(&other.windows) {
+            match (ours, theirs) {
+                (Some(ours), Some(theirs)) => ours.unite(theirs),
+                (ours @ None, Some(theirs)) => *ours = Some(theirs.clone()),
+                (_, None) => {}
+            }
+        }
+    }
+
+    /// Whether a request's number has been seen, or is below those that are remembered.
+    pub(crate) fn contains(&self, account: AccountId, user_ref: UserRefNum) -> bool {
+        let window = usize::from(account.0).checked_sub(1).and_then(|slot| self.windows.get(slot));
+        window.is_some_and(|window| window.as_ref().is_some_and(|of| of.contains(user_ref.0)))
     }
 
     pub(crate) fn fold(&self, digest: &mut Digest) {

@@ -14,6 +14,7 @@ use types::{
 
 use crate::apply::Engine;
 use crate::config::Config;
+use crate::output::{Moved, Output, Told};
 use crate::replay::replay;
 
 /// One account's dealings in one instrument.
@@ -33,12 +34,26 @@ pub struct Statement {
     pub open_orders: u64,
     /// Lots open at the end.
     pub open_lots: u64,
+    /// Lots that came from other shards with the instrument, less those that went.
+    pub moved: i64,
 }
 
 impl Statement {
-    /// Lots bought less lots sold.
+    /// Lots bought less lots sold, with those that came with the instrument.
     pub fn position(&self) -> i64 {
-        self.bought as i64 - self.sold as i64
+        self.bought as i64 - self.sold as i64 + self.moved
+    }
+
+    /// Adds what the same account has in the same instrument by another shard's log.
+    pub fn add(&mut self, other: &Statement) {
+        self.orders += other.orders;
+        self.bought = self.bought.wrapping_add(other.bought);
+        self.sold = self.sold.wrapping_add(other.sold);
+        self.bought_value += other.bought_value;
+        self.sold_value += other.sold_value;
+        self.open_orders += other.open_orders;
+        self.open_lots += other.open_lots;
+        self.moved += other.moved;
     }
 
     /// Value bought and sold.
@@ -90,6 +105,30 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// Takes all reports of an input, and what moved with it.
+    pub fn take_all(&mut self, out: &Output) {
+        out.in_order().for_each(|told| match told {
+            Told::Report(report) => self.take(report),
+            Told::Moved(moved) => self.take_moved(moved),
+        });
+    }
+
+    /// Takes what came with an instrument, or went.
+    pub fn take_moved(&mut self, moved: &Moved) {
+        match moved {
+            Moved::Order { came, report } => {
+                let key = (report.account, report.user_ref);
+                match came {
+                    true => self.open.insert(key, (report.instrument, report.leaves.0)),
+                    false => self.open.remove(&key),
+                };
+            }
+            Moved::Position { account, instrument, lots, .. } => {
+                self.statements.entry((*account, *instrument)).or_default().moved += lots;
+            }
+        }
+    }
+
     /// Takes the next report.
     pub fn take(&mut self, report: &ExecutionReport) {
         let key = (report.account, report.user_ref);
@@ -270,7 +309,7 @@ pub fn draw_up<'a>(config: Config, inputs: impl IntoIterator<Item = &'a Input>) 
     let (mut ledger, mut tape) = (Ledger::default(), Tape::default());
     let instruments = config.instruments.len() as u16;
     let engine = replay(config, inputs, |_, _, _, out| {
-        out.executions.iter().for_each(|report| ledger.take(report));
+        ledger.take_all(out);
         out.market.iter().for_each(|(_, event)| tape.take(event));
     });
     let closing = (1..=instruments).map(|id| engine.closing_price(InstrumentId(id))).collect();

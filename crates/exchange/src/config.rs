@@ -104,6 +104,10 @@ pub struct ExchangeConfig {
     pub log_capacity: usize,
     /// Open orders the engine can hold.
     pub open_orders_max: usize,
+    /// Price levels of all books of a shard together.
+    pub levels_max: u32,
+    /// Last trades of each shard that can still be broken or corrected, 120 bytes each.
+    pub trades_kept: usize,
     /// Instruments, ids dense from 1.
     pub instruments: Vec<Instrument>,
     /// How they are traded, in their order; those left out by the plain rules.
@@ -350,10 +354,12 @@ impl ExchangeConfig {
             gateways_max: self.receivers,
             book: Capacity {
                 orders: self.open_orders_max as u32,
+                levels: self.levels_max,
                 ..engine::Config::new(Vec::new()).book
             },
             rules,
             limits: self.limits,
+            trades_kept: self.trades_kept,
             self_trade: self.self_trade.clone(),
             ..engine::Config::new(self.instruments.clone())
         }

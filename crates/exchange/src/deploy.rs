@@ -344,8 +344,7 @@ fn gateway(
 ) -> Gateway {
     let places = 0..config.instruments.len();
     let shard_of = |place| config.shard.shard_of(place).0;
-    let stream_of =
-        |place| shard_of(place) * config.options.streams() + config.options.stream_of(place);
+    let stream_of = |place| config.options.stream_of(place);
     Gateway::new(GatewayConfig {
         gateway: ExchangeConfig::gateway(index),
         shards,
@@ -355,6 +354,7 @@ fn gateway(
         session: config.session,
         instruments: config.instruments.clone(),
         stream_of: places.map(stream_of).collect(),
+        streams: config.options.streams(),
         fix_comp_id: config.fix_comp_id.clone(),
         midnight: config.midnight,
         logins: config.accounts.iter().map(login).collect(),

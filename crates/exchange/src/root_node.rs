@@ -46,6 +46,7 @@ mod expiry;
 mod gone;
 mod inbound;
 mod member;
+mod moves;
 mod room;
 mod schedule;
 mod shards;
@@ -561,6 +562,7 @@ impl Root {
                     | CommandKind::SessionSlot
                     | CommandKind::Allot
                     | CommandKind::MergeStream
+                    | CommandKind::MovePart
             );
         if foreign || self.schedule.ended || self.follows() {
             return None;

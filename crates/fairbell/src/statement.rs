@@ -70,7 +70,7 @@ fn draw(path: &Path, args: &StatementArgs, also: &[engine::Config]) -> Result<Dr
         let input = input.map_err(|error| on(path, error))?;
         output.clear();
         let _ = engine.apply(&input, &mut output);
-        output.executions.iter().for_each(|report| ledger.take(report));
+        ledger.take_all(&output);
         output.market.iter().for_each(|(_, event)| tape.take(event));
         bar.inc(1);
     }
@@ -121,9 +121,11 @@ pub fn run(args: &StatementArgs, also: &[engine::Config]) -> Result<(), Failure>
             all.iter().flat_map(|one| one.ledger.trades().map(move |trade| (&one.engine, trade)));
         write_trades(trades, path).map_err(|error| on(path, error))?;
     }
-    // Each instrument is on one shard, so what an account has in all is all of these.
-    let mut statements = BTreeMap::new();
-    all.iter().for_each(|one| statements.extend(one.ledger.statements()));
+    // Each instrument is on one shard at a time, so what an account has in all is all of these.
+    let mut statements: BTreeMap<(AccountId, InstrumentId), Statement> = BTreeMap::new();
+    for (of, statement) in all.iter().flat_map(|one| one.ledger.statements()) {
+        statements.entry(of).or_default().add(&statement);
+    }
     let shown = |account: &AccountId| args.participant.is_none_or(|wanted| wanted == account.0);
     let lines: Vec<_> = statements.iter().filter(|((account, _), _)| shown(account)).collect();
     let differences: Vec<&Difference> = all.iter().flat_map(|one| &one.differences).collect();
@@ -144,8 +146,10 @@ type Lines<'a> = [(&'a (AccountId, InstrumentId), &'a Statement)];
 fn instruments(all: &[Drawn]) -> impl Iterator<Item = (&Engine, &types::Instrument)> {
     let known = all.first().map_or(&[][..], |one| &one.engine.config().instruments[..]);
     known.iter().enumerate().filter_map(move |(at, of)| {
-        let rules = |one: &&Drawn| one.engine.config().rules.get(at).is_none_or(|of| of.held);
-        Some((&all.iter().find(rules).or(all.first())?.engine, of))
+        let trades = |one: &&Drawn| one.engine.phase(of.id).is_some();
+        let listed = |one: &&Drawn| one.engine.config().rules.get(at).is_none_or(|of| of.held);
+        let found = all.iter().find(trades).or(all.iter().find(listed));
+        Some((&found.or(all.first())?.engine, of))
     })
 }
 

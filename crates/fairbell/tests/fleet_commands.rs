@@ -389,6 +389,22 @@ fn two_shards_trade_side_by_side_and_statements_are_of_both() {
         let output = load.wait_with_output().expect("it ends");
         assert!(output.status.success(), "{}", said(&output));
     }
+    // GENA goes to the first shard with the end of the day.
+    let admin = |args: &[&str]| {
+        let mut command = Command::new(FAIRBELL);
+        command.args(["admin", "--json", "--socket"]).arg(fleet.at("root-1/admin.sock"));
+        let output = command.args(args).output().expect("it runs");
+        assert!(output.status.success(), "{args:?}: {}", said(&output));
+        document(&output)
+    };
+    admin(&["set-instrument", "GENA", "shard", "shard-1"]);
+    admin(&["end-of-day"]);
+    let since = Instant::now();
+    let at_home = |status: &Value| status.to_string().contains(r#"["BTCUSD","GENA","GENB"]"#);
+    while !at_home(&admin(&["status"])) {
+        assert!(since.elapsed() < PATIENCE, "GENA has not moved: {}", admin(&["status"]));
+        std::thread::sleep(Duration::from_millis(200));
+    }
     running.clear();
     let statement = |logs: &[&str]| {
         let mut command = Command::new(FAIRBELL);
@@ -407,6 +423,43 @@ fn two_shards_trade_side_by_side_and_statements_are_of_both() {
     };
     assert!(of(1, "BTCUSD") && of(5, "GENA") && !of(1, "GENA") && !of(5, "BTCUSD"), "{both}");
     assert!(both["trades"].as_u64().is_some_and(|trades| trades > 10), "{both}");
+    // Day by day, shard by shard: what moved is told, and each day is reconciled.
+    let days = |log: &[&str]| {
+        let mut command = Command::new(FAIRBELL);
+        command.args(["statement", "--day", "all", "--json", "--config"]).arg(fleet.file());
+        log.iter().for_each(|log| {
+            command.arg("--log").arg(fleet.at(log));
+        });
+        document(&command.output().expect("it runs"))
+    };
+    let all = days(&["root-1/journal", "root-2/journal"]);
+    assert_eq!((&all["reconciled"], &all["shards_missing"]), (&true.into(), &"".into()), "{all}");
+    let shards = all["days"].as_array().expect("days").iter().map(|day| day["shard"].as_u64());
+    assert_eq!(shards.flatten().collect::<std::collections::BTreeSet<_>>(), [1, 2].into());
+    // And the stores of both: rows of all in the order of time.
+    for root in ["root-1", "root-2"] {
+        let mut command = Command::new(FAIRBELL);
+        command.args(["store", "rebuild", "--config"]).arg(fleet.file());
+        command.arg("--journal").arg(fleet.at(&format!("{root}/journal")));
+        let made = command.arg("--file").arg(fleet.at(&format!("{root}.sqlite"))).output();
+        let made = made.expect("it runs");
+        assert!(made.status.success(), "{}", said(&made));
+    }
+    let trades = |roots: &[&str]| {
+        let mut command = Command::new(FAIRBELL);
+        command.args(["query", "trades", "--limit", "0", "--json"]);
+        for root in roots {
+            command.arg("--file").arg(fleet.at(&format!("{root}.sqlite")));
+        }
+        document(&command.output().expect("it runs"))
+    };
+    let rows = |of: &Value| of["rows"].as_array().expect("rows").clone();
+    let (all, one, other) =
+        (trades(&["root-1", "root-2"]), trades(&["root-1"]), trades(&["root-2"]));
+    assert_eq!(rows(&all).len(), rows(&one).len() + rows(&other).len());
+    assert!(!rows(&one).is_empty() && !rows(&other).is_empty(), "{all}");
+    let times: Vec<u64> = rows(&all).iter().filter_map(|row| row["t_ns"].as_u64()).collect();
+    assert!(times.len() == rows(&all).len() && times.is_sorted(), "{all}");
     // Controls: one shard alone lacks the other, and a log that is named twice is no other shard's.
     let one = document(&statement(&["root-2/journal"]));
     assert_eq!(one["lacks"], "of 2 shards, without number 1", "{one}");

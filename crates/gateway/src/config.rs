@@ -98,9 +98,10 @@ pub struct GatewayConfig {
     pub session: [u8; 10],
     /// What is traded.
     pub instruments: Vec<Instrument>,
-    /// The stream of the feed that carries each of them, in their order; 0 for those left out. With
-    /// several shards those of all are numbered in one row.
+    /// The stream of its shard's feed that carries each of them, in their order; 0 for those left out.
     pub stream_of: Vec<u16>,
+    /// Streams of the feed of each shard. Those of all shards are numbered in one row.
+    pub streams: u16,
     /// The log outlives the exchange's processes: numbers of FIX sessions go on in their next lives.
     pub durable: bool,
     /// The exchange's CompID in FIX sessions.

@@ -5,7 +5,10 @@
 use std::collections::VecDeque;
 
 use overlay::uplink::{SubmitError, Uplink};
-use types::{AccountId, ClockReading, Command, CommandKind, ConnId, Nanos, Outbox, VenueClock};
+use types::{
+    AccountId, ClockReading, Command, CommandKind, ConnId, Nanos, Outbox, REQUEST_SENT_AGAIN,
+    VenueClock,
+};
 use wire::ouch;
 use zerocopy::IntoBytes;
 
@@ -63,6 +66,8 @@ pub struct GatewayCounters {
     pub unencodable: u64,
     /// Orders that waited here for room upward.
     pub spilled: u64,
+    /// Requests without an answer sent to the shard that their instrument has moved to.
+    pub sent_again: u64,
     /// Datagrams that were unreadable or not for a gateway.
     pub malformed: u64,
 }
@@ -176,13 +181,27 @@ impl GatewayContext {
     /// Passes a request up, or keeps it until there is room. False when there is none to keep it
     /// either, which takes a read larger than any driver's, or its shard is away and has no room.
     #[must_use]
-    pub(crate) fn submit(&mut self, now: ClockReading, command: Command, out: &mut Outbox) -> bool {
+    pub(crate) fn submit(
+        &mut self,
+        now: ClockReading,
+        mut command: Command,
+        out: &mut Outbox,
+    ) -> bool {
         let t_in = self.came.map_or(now.now, |came| came.min(now.now));
-        let taken = match self.routes.route(&command) {
-            Route::To(shard) => self
-                .ways
-                .get_mut(shard)
-                .is_some_and(|way| way.submit((now, t_in), command, &mut self.counters, out)),
+        if self.routes.has_moved() {
+            // What came before goes before.
+            self.send_moved(now, out);
+        }
+        let taken = match self.routes.route(&mut command) {
+            Route::To(shard) => {
+                let way = self.ways.get_mut(shard);
+                let taken = way
+                    .is_some_and(|way| way.submit((now, t_in), command, &mut self.counters, out));
+                if taken {
+                    self.routes.note_sent(t_in, &command);
+                }
+                taken
+            }
             Route::All => {
                 let home = self.routes.home(command.account);
                 self.ways.iter_mut().enumerate().fold(true, |all, (shard, way)| {
@@ -210,8 +229,9 @@ impl GatewayContext {
     }
 
     /// Forgets what an account's session asked for and was not passed on: nobody reads the streams that
-    /// would say where it goes.
+    /// would say where it goes, nor those that would answer what was.
     pub(crate) fn drop_held(&mut self, account: AccountId) {
+        self.routes.end(account);
         self.held.retain(|(_, command)| command.account != account);
     }
 
@@ -220,12 +240,27 @@ impl GatewayContext {
         if !self.routes.take_news() || self.held.is_empty() {
             return;
         }
-        for (t_in, command) in std::mem::take(&mut self.held) {
-            match self.routes.route(&command) {
+        for (t_in, mut command) in std::mem::take(&mut self.held) {
+            match self.routes.route(&mut command) {
                 Route::To(shard) => {
                     self.ways[shard].submit_waited(now, t_in, command, &mut self.counters, out);
+                    self.routes.note_sent(t_in, &command);
                 }
                 Route::Unknown | Route::All => self.held.push_back((t_in, command)),
+            }
+        }
+    }
+
+    /// Sends again to the new shard of an instrument what has no answer: the old one may have dropped it.
+    #[cold]
+    fn send_moved(&mut self, now: ClockReading, out: &mut Outbox) {
+        for (t_in, mut command) in self.routes.take_moved() {
+            if let Route::To(shard) = self.routes.route(&mut command)
+                && let Some(way) = self.ways.get_mut(shard)
+            {
+                self.counters.sent_again += 1;
+                command.reserved = REQUEST_SENT_AGAIN;
+                way.submit_waited(now, t_in, command, &mut self.counters, out);
             }
         }
     }
@@ -240,6 +275,9 @@ impl GatewayContext {
     }
 
     pub(crate) fn drain_spill(&mut self, now: ClockReading, out: &mut Outbox) {
+        if self.routes.has_moved() {
+            self.send_moved(now, out);
+        }
         self.drain_held(now, out);
         self.ways.iter_mut().for_each(|way| way.drain_spill(now, out));
         if self.ways.len() > 1 {

@@ -73,7 +73,7 @@ impl Gateway {
             conn_of: vec![None; accounts_max + 1],
             cancel_on_disconnect: CancelOnDisconnect::default(),
             locked: vec![false; accounts_max + 1],
-            watermarks: Watermarks::new(config.stream_of.clone()),
+            watermarks: Watermarks::new(config.stream_of.clone(), config.streams),
             started: false,
             fresh: Vec::new(),
             context: GatewayContext {
@@ -452,7 +452,7 @@ impl Gateway {
         let Some(conn) = self.conn(body.account) else { return };
         let Some(mut session) = self.sessions.get(conn) else { return };
         let routes = &mut self.context.routes;
-        let take = |account, report| session.push(now.now, account, report);
+        let take = |account, report| session.push(now.now, account, (ShardId(0), report));
         let private = (body, records);
         self.context.counters.unencodable +=
             self.streams.handle_private(now.now, shard, private, routes, take);
@@ -466,7 +466,8 @@ impl Gateway {
         for account in fresh.drain(..) {
             let Some(conn) = self.conn(account) else { continue };
             if let Some(mut session) = self.sessions.get(conn) {
-                self.streams.drain(account, |report| session.push(now.now, account, report));
+                let push = |shard, report| session.push(now.now, account, (shard, report));
+                self.streams.drain(account, push);
             }
             self.release(now, conn, account, out);
         }

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use types::{ExecutionReport, FeedSeq, InstrumentId, Nanos};
+use types::{ExecutionReport, FeedSeq, InstrumentId, Nanos, ShardId};
 
 /// With this many waiting the stream is paused upstream.
 const PAUSE_AT: usize = 8_192;
@@ -29,13 +29,15 @@ pub struct Watermarks {
     elsewhere: Vec<FeedSeq>,
     /// By instrument less one; those left out have stream 0.
     stream_of: Vec<u16>,
+    /// Streams of each shard.
+    streams: u16,
 }
 
 impl Watermarks {
-    /// Nothing is public yet; `stream_of` says which stream carries an instrument, by its number
-    /// less one.
-    pub fn new(stream_of: Vec<u16>) -> Watermarks {
-        Watermarks { public: Vec::new(), elsewhere: Vec::new(), stream_of }
+    /// Nothing is public yet; `stream_of` says which of a shard's `streams` carries an instrument, by its
+    /// number less one. Those of all shards are numbered in one row.
+    pub fn new(stream_of: Vec<u16>, streams: u16) -> Watermarks {
+        Watermarks { public: Vec::new(), elsewhere: Vec::new(), stream_of, streams }
     }
 
     /// A stream is public up to and including `watermark`; whether that is news.
@@ -58,24 +60,27 @@ impl Watermarks {
         self.elsewhere[stream] = self.elsewhere[stream].max(watermark);
     }
 
-    fn stream(&self, instrument: InstrumentId) -> usize {
+    /// The stream that prints what a shard tells of an instrument.
+    fn stream(&self, shard: ShardId, instrument: InstrumentId) -> usize {
         let place = usize::from(instrument.0).checked_sub(1);
-        place.and_then(|place| self.stream_of.get(place)).copied().unwrap_or(0).into()
+        let of = place.and_then(|place| self.stream_of.get(place)).copied().unwrap_or(0);
+        usize::from(shard.0) * usize::from(self.streams) + usize::from(of)
     }
 
-    fn of(&self, instrument: InstrumentId) -> FeedSeq {
-        self.public.get(self.stream(instrument)).copied().unwrap_or(FeedSeq(0))
+    fn of(&self, stream: usize) -> FeedSeq {
+        self.public.get(stream).copied().unwrap_or(FeedSeq(0))
     }
 
-    fn elsewhere(&self, instrument: InstrumentId) -> FeedSeq {
-        self.elsewhere.get(self.stream(instrument)).copied().unwrap_or(FeedSeq(0))
+    fn elsewhere(&self, stream: usize) -> FeedSeq {
+        self.elsewhere.get(stream).copied().unwrap_or(FeedSeq(0))
     }
 }
 
 /// The waiting line of one session.
 #[derive(Default, Debug)]
 pub struct HoldQueue {
-    waiting: VecDeque<(Nanos, ExecutionReport)>,
+    /// With the shard that told each of them: an instrument may move.
+    waiting: VecDeque<(Nanos, ShardId, ExecutionReport)>,
     /// The first one is overdue, and looked at again then.
     again: Nanos,
 }
@@ -90,9 +95,9 @@ pub enum Release {
 }
 
 impl HoldQueue {
-    /// Adds a message that arrived at `now`.
-    pub fn push(&mut self, now: Nanos, report: ExecutionReport) {
-        self.waiting.push_back((now, report));
+    /// Adds a message of a shard that arrived at `now`.
+    pub fn push(&mut self, now: Nanos, shard: ShardId, report: ExecutionReport) {
+        self.waiting.push_back((now, shard, report));
     }
 
     /// The next message that may go out at `now` with the feed public up to `watermarks`.
@@ -102,11 +107,12 @@ impl HoldQueue {
         watermarks: &Watermarks,
         hold_max_ns: u64,
     ) -> Option<(Release, ExecutionReport)> {
-        let (since, report) = self.waiting.front()?;
-        let release = if report.public_after <= watermarks.of(report.instrument) {
+        let (since, shard, report) = self.waiting.front()?;
+        let stream = watermarks.stream(*shard, report.instrument);
+        let release = if report.public_after <= watermarks.of(stream) {
             Release::Public
         } else if now >= *since + hold_max_ns {
-            if report.public_after > watermarks.elsewhere(report.instrument) {
+            if report.public_after > watermarks.elsewhere(stream) {
                 self.again = now + LOOK_AGAIN_NS;
                 return None;
             }
@@ -121,7 +127,7 @@ impl HoldQueue {
 
     /// When the first message becomes overdue, or is looked at again.
     pub fn next_timeout(&self, hold_max_ns: u64) -> Nanos {
-        let due = |(since, _): &(Nanos, _)| (*since + hold_max_ns).max(self.again);
+        let due = |(since, ..): &(Nanos, _, _)| (*since + hold_max_ns).max(self.again);
         self.waiting.front().map_or(Nanos::NEVER, due)
     }
 
@@ -181,9 +187,9 @@ mod tests {
     #[test]
     fn an_execution_waits_for_its_tick_and_what_follows_waits_with_it() {
         let mut queue = HoldQueue::default();
-        queue.push(Nanos(0), report(ExecutionKind::Accepted, 0));
-        queue.push(Nanos(0), report(ExecutionKind::Executed, 7));
-        queue.push(Nanos(0), report(ExecutionKind::Accepted, 0));
+        queue.push(Nanos(0), ShardId(0), report(ExecutionKind::Accepted, 0));
+        queue.push(Nanos(0), ShardId(0), report(ExecutionKind::Executed, 7));
+        queue.push(Nanos(0), ShardId(0), report(ExecutionKind::Accepted, 0));
         let mut marks = Watermarks::default();
         let mut pop = |watermark| {
             marks.raise(0, FeedSeq(watermark));
@@ -198,9 +204,9 @@ mod tests {
 
     #[test]
     fn an_execution_waits_for_the_stream_of_its_instrument() {
-        let mut marks = Watermarks::new(vec![1, 0]);
+        let mut marks = Watermarks::new(vec![1, 0], 2);
         let mut queue = HoldQueue::default();
-        queue.push(Nanos(0), report(ExecutionKind::Executed, 7));
+        queue.push(Nanos(0), ShardId(0), report(ExecutionKind::Executed, 7));
         assert!(marks.raise(0, FeedSeq(99)), "the other stream is far ahead");
         assert!(queue.pop(Nanos(1), &marks, 100).is_none());
         assert!(marks.raise(1, FeedSeq(7)) && !marks.raise(1, FeedSeq(6)));
@@ -208,9 +214,22 @@ mod tests {
     }
 
     #[test]
+    fn what_another_shard_told_waits_for_that_shards_stream() {
+        let mut marks = Watermarks::new(vec![1, 0], 2);
+        let mut queue = HoldQueue::default();
+        queue.push(Nanos(0), ShardId(0), report(ExecutionKind::Executed, 9));
+        queue.push(Nanos(0), ShardId(1), report(ExecutionKind::Executed, 7));
+        assert!(marks.raise(3, FeedSeq(7)), "where the instrument is now");
+        assert!(queue.pop(Nanos(1), &marks, 100).is_none(), "what was told where it was");
+        assert!(marks.raise(1, FeedSeq(9)));
+        assert!(queue.pop(Nanos(1), &marks, 100).is_some());
+        assert!(queue.pop(Nanos(1), &marks, 100).is_some());
+    }
+
+    #[test]
     fn waiting_ends_at_the_maximum_and_says_so() {
         let mut queue = HoldQueue::default();
-        queue.push(Nanos(10), report(ExecutionKind::Executed, 7));
+        queue.push(Nanos(10), ShardId(0), report(ExecutionKind::Executed, 7));
         assert_eq!(queue.next_timeout(100), Nanos(110));
         let mut marks = Watermarks::default();
         marks.raise_elsewhere(0, FeedSeq(7));
@@ -222,8 +241,8 @@ mod tests {
     #[test]
     fn what_is_not_known_to_be_public_waits_beyond_the_maximum() {
         let mut queue = HoldQueue::default();
-        queue.push(Nanos(10), report(ExecutionKind::Executed, 7));
-        let mut marks = Watermarks::new(vec![1]);
+        queue.push(Nanos(10), ShardId(0), report(ExecutionKind::Executed, 7));
+        let mut marks = Watermarks::new(vec![1], 2);
         marks.raise_elsewhere(1, FeedSeq(6));
         marks.raise_elsewhere(0, FeedSeq(9));
         let mut now = Nanos(110);

@@ -4,7 +4,7 @@
 //! ask which one it is.
 
 use overlay::private_receiver::PrivateEvent;
-use types::{AccountId, ClockReading, ConnId, ExecutionReport, Nanos, Outbox};
+use types::{AccountId, ClockReading, ConnId, ExecutionReport, Nanos, Outbox, ShardId};
 
 use crate::{
     access::Refusal,
@@ -182,10 +182,15 @@ impl Session<'_> {
     }
 
     /// The next record of its account's stream.
-    pub(crate) fn push(&mut self, now: Nanos, account: AccountId, report: ExecutionReport) {
+    pub(crate) fn push(
+        &mut self,
+        now: Nanos,
+        account: AccountId,
+        (shard, report): (ShardId, ExecutionReport),
+    ) {
         match self {
-            Session::Ouch(session) => session.hold.push(now, report),
-            Session::Fix(door) => door.push(now, account, report),
+            Session::Ouch(session) => session.hold.push(now, shard, report),
+            Session::Fix(door) => door.push(now, account, (shard, report)),
             Session::Subscription(_) => {}
         }
     }

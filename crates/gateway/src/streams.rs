@@ -13,7 +13,8 @@ use overlay::frame::{AttachReplyBody, PrivateBody};
 use overlay::private_merge::{HomeItem, MERGE_EARLY_MAX, StreamMerger};
 use overlay::private_receiver::{PrivateEvent, PrivateReceiver};
 use types::{
-    AccountId, ClockReading, ExecutionReport, Incarnation, MergeRecord, Nanos, Outbox, ShardId,
+    AccountId, ClockReading, ExecutionReport, Incarnation, MergeRecord, Nanos, Outbox, PlaceRecord,
+    ShardId,
 };
 use zerocopy::TryFromBytes;
 
@@ -355,13 +356,17 @@ impl Streams {
         unreadable
     }
 
-    /// Hands out the merged records that an account's session may have by now.
-    pub(crate) fn drain(&mut self, account: AccountId, mut take: impl FnMut(ExecutionReport)) {
+    /// Hands out the merged records that an account's session may have by now, each with its shard.
+    pub(crate) fn drain(
+        &mut self,
+        account: AccountId,
+        mut take: impl FnMut(ShardId, ExecutionReport),
+    ) {
         let Some(merge) = self.merge(account).filter(|merge| merge.told != Told::Nothing) else {
             return;
         };
         while let Some(merged) = merge.merger.next_record() {
-            take(merged.record);
+            take(merged.shard, merged.record);
         }
     }
 
@@ -431,6 +436,11 @@ impl Streams {
 impl Merge {
     /// A record of the home's stream; false when there is no room, or none like it can be.
     fn take_home(&mut self, position: u64, report: ExecutionReport) -> bool {
+        if PlaceRecord::told(&report).is_some() {
+            // For the routes alone: a reference to nothing new.
+            let other = ShardId(u16::from(self.home == ShardId(0)));
+            return self.merger.take_home(position, HomeItem::Refer { shard: other, up_to: 0 });
+        }
         let Some(MergeRecord { shard, up_to, .. }) = MergeRecord::told(&report) else {
             let taken = self.merger.take_home(position, HomeItem::Record(report));
             self.number += u64::from(taken);

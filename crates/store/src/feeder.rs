@@ -99,7 +99,7 @@ impl Feeder {
         let applied = self.engine.apply(input, &mut self.output);
         self.t_last = input.t_seq.0;
         self.batch.inputs += 1;
-        self.row_builder.take(input, &self.output.executions, &mut self.batch);
+        self.row_builder.take(input, &self.output, &mut self.batch);
         self.row_builder.days.take(&input.command, applied);
         Ok(true)
     }

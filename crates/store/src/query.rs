@@ -12,7 +12,8 @@ use crate::place::Place;
 use crate::store::{check_schema, int, progress};
 
 /// Words that the column `state` of orders may have.
-pub const ORDER_STATES: [&str; 5] = ["open", "filled", "cancelled", "replaced", "rejected"];
+pub const ORDER_STATES: [&str; 6] =
+    ["open", "filled", "cancelled", "replaced", "rejected", "moved"];
 /// Words that the column `state` of trades may have.
 pub const TRADE_STATES: [&str; 3] = ["made", "corrected", "broken"];
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use engine::daily::DayCount;
+use engine::{Moved, Output, Told};
 use types::{
     CancelReason, Digest, ExecutionKind, ExecutionReport, Input, Liquidity, Qty,
     REFUSED_MASS_CANCEL, RejectReason, Side,
@@ -40,13 +41,34 @@ fn key_of(report: &ExecutionReport) -> u64 {
 }
 
 impl RowBuilder {
-    /// Turns the reports that an input caused into rows.
-    pub(crate) fn take(&mut self, input: &Input, reports: &[ExecutionReport], batch: &mut Batch) {
-        for report in reports {
+    /// Turns what an input caused into rows.
+    pub(crate) fn take(&mut self, input: &Input, out: &Output, batch: &mut Batch) {
+        for told in out.in_order() {
+            let report = match told {
+                Told::Report(report) => report,
+                Told::Moved(moved) => {
+                    self.take_moved(input, moved, batch);
+                    continue;
+                }
+            };
             self.reports += 1;
             let (words, _) = report.as_bytes().as_chunks::<8>();
             words.iter().for_each(|word| self.digest.fold(u64::from_le_bytes(*word)));
             self.take_one(input, report, batch);
+        }
+    }
+
+    /// Takes what came from another shard with an instrument, or went: an order that came has a row as if it
+    /// were new, which says what is open of it; in the other shard's tables it is moved.
+    fn take_moved(&mut self, input: &Input, moved: &Moved, batch: &mut Batch) {
+        let Moved::Order { came, report } = moved else { return };
+        if *came {
+            self.reports += 1;
+            let mut order = self.order(input, report, 0);
+            order.terms = Terms::of_open(report);
+            self.begin(report, order);
+        } else if let Some(order) = self.open.remove(&key_of(report)) {
+            batch.orders.push(Order { state: OrderState::Moved, t_last: report.t_seq, ..order });
         }
     }
 

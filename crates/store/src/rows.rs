@@ -18,6 +18,8 @@ pub enum OrderState {
     Replaced,
     /// The order was rejected.
     Rejected,
+    /// Its instrument has gone to another shard, and the order with it.
+    Moved,
 }
 
 impl OrderState {
@@ -29,6 +31,7 @@ impl OrderState {
             OrderState::Cancelled => "cancelled",
             OrderState::Replaced => "replaced",
             OrderState::Rejected => "rejected",
+            OrderState::Moved => "moved",
         }
     }
 }
@@ -120,6 +123,19 @@ impl Terms {
             display_qty: command.display_qty,
             min_qty: command.min_qty,
             expire_at: command.expire_at,
+        }
+    }
+
+    /// From the report alone, of an order that is open.
+    pub(crate) fn of_open(report: &ExecutionReport) -> Terms {
+        Terms {
+            order_type: report.order_type,
+            time_in_force: report.time_in_force,
+            flags: report.flags,
+            stop_price: report.terms.stop_price,
+            display_qty: report.terms.display_qty,
+            min_qty: report.terms.min_qty,
+            expire_at: report.terms.expire_at,
         }
     }
 }

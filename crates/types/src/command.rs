@@ -132,7 +132,7 @@ pub enum CommandKind {
     /// both, 1: buy, 2: sell) and session (`orig_user_ref`: gateway number, 0: every one). From a
     /// participant: its own account and a `user_ref` (0: from its gateway, nobody is answered).
     /// `reserved` 1: because its session is gone; 2: of several shards that got it another one answers,
-    /// the account's home, and this one only carries it out.
+    /// the account's home, and this one only carries it out; [`REQUEST_SENT_AGAIN`] for one instrument.
     MassCancel = 7,
     /// Phase of an instrument (0: of all) from now on: `param` is a [`crate::Phase`].
     SetPhase = 8,
@@ -175,6 +175,9 @@ pub enum CommandKind {
     /// What another shard has streamed to an account comes next in the stream of its home: see
     /// [`crate::MergeRecord`], which names the fields. Changes no book and prints nothing.
     MergeStream = 22,
+    /// A part of an instrument that moves to this shard: see [`crate::MovePart`], which names the fields. With
+    /// the last part the instrument is taken up.
+    MovePart = 23,
 }
 
 /// What a [`CommandKind::SetNode`] changes about a node or the tree; codes 1..=8 in
@@ -225,6 +228,10 @@ pub const SESSION_RESET: u8 = 1;
 /// [`crate::ExecutionReport::flags`] of a [`crate::ExecutionKind::CancelRejected`]: what is refused
 /// is a mass cancel. Without it the flags of such a report are zero.
 pub const REFUSED_MASS_CANCEL: u8 = 1;
+
+/// [`Command::reserved`] of a participant's request that a gateway sends to the shard that an instrument has
+/// moved to, because it has no answer of the old one. The time when it came to the gateway stays.
+pub const REQUEST_SENT_AGAIN: u8 = 3;
 
 /// [`Command::flags`]: the order must rest; it is rejected if it would trade on entry.
 pub const ORDER_POST_ONLY: u8 = 1;
@@ -313,6 +320,12 @@ impl Command {
             cl_ord_id: ClOrdId::BLANK,
             reserved3: [0; 2],
         }
+    }
+
+    /// Whether a gateway has sent a participant's request again: [`REQUEST_SENT_AGAIN`].
+    #[inline]
+    pub fn is_sent_again(&self) -> bool {
+        self.reserved == REQUEST_SENT_AGAIN
     }
 
     /// The terms of a new or replacing order that only some order types use.

@@ -41,8 +41,9 @@ pub enum ExecutionKind {
     /// The place that a [`crate::CommandKind::SessionSlot`] asked for: its `qty` and `session_seq`,
     /// in `flags` what was done of it. Nothing happened to any order.
     SessionSlot = 12,
-    /// The records of another shard follow here: see [`crate::MergeRecord`]. In the home's stream of an
-    /// account only; no client is told of it.
+    /// The records of another shard follow here: see [`crate::MergeRecord`]; or, without a quantity, an
+    /// instrument is elsewhere from here on: see [`crate::PlaceRecord`]. In the home's stream of an account
+    /// only; no client is told of it.
     StreamReference = 13,
 }
 

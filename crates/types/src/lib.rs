@@ -16,6 +16,7 @@ mod instrument;
 pub mod limits;
 mod matching;
 mod merge;
+mod moves;
 mod node;
 mod pack;
 mod remote;
@@ -29,8 +30,8 @@ pub use admission::{Admission, AdmissionConfig, Yields};
 pub use allotment::{AllotAction, AllotRecord};
 pub use command::{
     Command, CommandKind, INPUT_LATE, INPUT_T_IN_CAPPED, Input, NodeAction, ORDER_HIDDEN,
-    ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderType, REFUSED_MASS_CANCEL, SESSION_RESET,
-    SelfTrade, Side, Source, TimeInForce,
+    ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderType, REFUSED_MASS_CANCEL, REQUEST_SENT_AGAIN,
+    SESSION_RESET, SelfTrade, Side, Source, TimeInForce,
 };
 pub use digest::{Digest, displayed_book};
 pub use event::{
@@ -48,6 +49,7 @@ pub use matching::{
     TickTable, Trigger,
 };
 pub use merge::MergeRecord;
+pub use moves::{MovePart, PlaceRecord};
 pub use node::{
     Channel, ConnId, DatagramName, DroppedCopy, Node, Op, Outbox, Peer, Span, TRACE_ID_BITS,
     TRACE_SHARD_SHIFT, Trace, TracePoint,

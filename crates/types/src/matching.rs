@@ -127,6 +127,12 @@ pub enum InstrumentParam {
     Tick = 5,
     /// Whether the instrument is traded, from the next roll of the day on: `qty`, 1 or 0.
     Listed = 6,
+    /// The shard that trades it from the next roll of the day on: `qty`, its number from 0. A command for all
+    /// shards of a venue of several.
+    Shard = 7,
+    /// It is traded by the shard `qty`, as the command for all shards numbered `price` wanted. Given by the
+    /// first shard when that one has taken it up; a command for all shards.
+    Placed = 8,
 }
 
 impl InstrumentParam {
@@ -140,6 +146,8 @@ impl InstrumentParam {
             InstrumentParam::QtyMax,
             InstrumentParam::Tick,
             InstrumentParam::Listed,
+            InstrumentParam::Shard,
+            InstrumentParam::Placed,
         ]
         .get(usize::from(code))
         .copied()

@@ -14,6 +14,11 @@
 //! lowered below what is granted lowers the home's part at once, down to zero, and each other shard's
 //! to the new limit at most; the rest comes back by returns.
 //!
+//! An instrument that moves from one shard to another takes along as much of these limits as its accounts use
+//! in it, at most the part: what *came* less what *went* with instruments is added to each part and told to
+//! nobody, since it comes to nothing over all shards. So a shard may return more than it accepted, and what
+//! the home has outstanding may be less than nothing.
+//!
 //! An engine's checks see only `Account::limits`, where the part stands in the place of the limit.
 
 use types::limits::SHARDS_MAX;
@@ -29,6 +34,10 @@ const KINDS: usize = LimitKind::SHARED.len();
 const WANTS_MAX: usize = 64;
 
 const _: () = assert!(SHARDS_MAX * KINDS < u16::MAX as usize, "places of an account");
+/// Of the number of the last command for all shards in a snapshot: what instruments took along follows. Where
+/// none has moved, snapshots are as they were before there was that.
+const WITH_CARRIED: u32 = 1 << 31;
+
 // A part is at most a limit of 64 bits, and this many of them fit a total.
 const _: () = assert!(AllotRecord::TOTAL_MAX >> 64 >= 1 << 32, "grants of an account's life");
 
@@ -42,9 +51,9 @@ pub struct AllotTotals {
 }
 
 impl AllotTotals {
-    /// What the other shard has of it.
-    pub fn net(&self) -> u128 {
-        self.up - self.down
+    /// What the other shard has of it; less than nothing where it returned what came with an instrument.
+    pub fn net(&self) -> i128 {
+        self.up as i128 - self.down as i128
     }
 }
 
@@ -82,6 +91,8 @@ pub(crate) struct Allotments {
     first: Vec<u32>,
     /// Of an account that is at home here by shard and kind, of another by kind.
     totals: Vec<AllotTotals>,
+    /// By account less one: what came with instruments less what went, see the module.
+    carried: Vec<[i128; KINDS]>,
     /// Number of the last directive: a command for all shards.
     directive: u32,
     /// No part of the state.
@@ -112,6 +123,7 @@ impl Allotments {
             limits: vec![limits; config.accounts_max],
             first: Vec::with_capacity(config.accounts_max),
             totals: Vec::new(),
+            carried: vec![[0; KINDS]; config.accounts_max],
             directive: 0,
             wants: Vec::with_capacity(WANTS_MAX),
             fault: None,
@@ -149,18 +161,32 @@ impl Allotments {
         self.first[usize::from(account.0) - 1] as usize + shard * KINDS + kind
     }
 
-    fn outstanding(&self, account: AccountId, kind: usize) -> u128 {
+    fn outstanding(&self, account: AccountId, kind: usize) -> i128 {
         (0..self.shards).map(|shard| self.totals[self.place(account, kind, shard)].net()).sum()
     }
 
     /// What this shard may use.
     fn part(&self, account: AccountId, kind: usize) -> u64 {
-        let limit = self.limit(account, kind);
-        let part = match self.is_home(account) {
-            true => u128::from(limit).saturating_sub(self.outstanding(account, kind)),
-            false => self.totals[self.place(account, kind, 0)].net().min(u128::from(limit)),
+        let limit = i128::from(self.limit(account, kind));
+        let own = self.own(account, kind).clamp(0, limit);
+        u64::try_from(own).expect("no more than the limit")
+    }
+
+    /// The same before it is held against nothing and the limit.
+    fn own(&self, account: AccountId, kind: usize) -> i128 {
+        let of_totals = match self.is_home(account) {
+            true => i128::from(self.limit(account, kind)) - self.outstanding(account, kind),
+            false => self.totals[self.place(account, kind, 0)].net(),
         };
-        u64::try_from(part).expect("no more than the limit")
+        of_totals + self.carried(account, kind)
+    }
+
+    fn carried(&self, account: AccountId, kind: usize) -> i128 {
+        self.carried[usize::from(account.0) - 1][kind]
+    }
+
+    fn carries(&self) -> bool {
+        self.carried.iter().flatten().any(|carried| *carried != 0)
     }
 
     fn want(&mut self, want: AllotWant) {
@@ -181,10 +207,17 @@ impl Allotments {
                 digest.fold((total >> 64) as u64);
             }
         }
+        if self.carries() {
+            for carried in self.carried.iter().flatten() {
+                digest.fold(*carried as u64);
+                digest.fold((*carried >> 64) as u64);
+            }
+        }
     }
 
     pub(crate) fn write(&self, out: &mut Writer) {
-        out.u32(self.directive);
+        assert!(self.directive < WITH_CARRIED, "an operator has not given so many commands");
+        out.u32(self.directive | if self.carries() { WITH_CARRIED } else { 0 });
         self.limits.iter().flatten().for_each(|limit| out.u64(*limit));
         for totals in &self.totals {
             for total in [totals.up, totals.down] {
@@ -192,10 +225,17 @@ impl Allotments {
                 out.u32((total >> 64) as u32);
             }
         }
+        if self.carries() {
+            for carried in self.carried.iter().flatten() {
+                out.u64(*carried as u64);
+                out.u64((*carried >> 64) as u64);
+            }
+        }
     }
 
     pub(crate) fn read(&mut self, from: &mut Reader) -> Result<(), SnapshotError> {
-        self.directive = from.u32()?;
+        let directive = from.u32()?;
+        self.directive = directive & !WITH_CARRIED;
         for limit in self.limits.iter_mut().flatten() {
             *limit = from.u64()?;
         }
@@ -203,8 +243,14 @@ impl Allotments {
             for total in [&mut totals.up, &mut totals.down] {
                 *total = u128::from(from.u64()?) | u128::from(from.u32()?) << 64;
             }
-            if totals.down > totals.up {
-                return Err(from.damaged());
+        }
+        if directive & WITH_CARRIED > 0 {
+            for carried in self.carried.iter_mut().flatten() {
+                let (low, high) = (from.u64()?, from.u64()?);
+                *carried = i128::from(low) | i128::from(high as i64) << 64;
+                if carried.unsigned_abs() >= AllotRecord::TOTAL_MAX {
+                    return Err(from.damaged());
+                }
             }
         }
         Ok(())
@@ -249,6 +295,7 @@ impl Risk {
             return false;
         }
         let (fault, part) = (shared.fault, u128::from(shared.part(account, index)));
+        let own = u128::try_from(shared.own(account, index)).unwrap_or(0);
         let place = shared.place(account, index, other);
         let AllotTotals { up, down } = shared.totals[place];
         let takes = |less: u128, have: u128| less <= have.saturating_sub(used);
@@ -264,21 +311,50 @@ impl Risk {
             }
             AllotAction::Accept if total > up => AllotTotals { up: total, down },
             AllotAction::Return
-                if (down + 1..=up).contains(&total)
-                    && (takes(total - down, up - down)
-                        || fault == Some(AllotFault::ReturnsWhatIsUsed)) =>
+                if total > down
+                    && (takes(total - down, own)
+                        || (total <= up && fault == Some(AllotFault::ReturnsWhatIsUsed))) =>
             {
                 AllotTotals { up, down: total }
             }
-            AllotAction::TakeBack if (down + 1..=up).contains(&total) => {
+            // Beyond what was granted comes what moved there with instruments, at most a limit.
+            AllotAction::TakeBack if total > down && total <= up + u128::from(u64::MAX) => {
                 AllotTotals { up, down: total }
             }
             _ => return false,
         };
-        assert!(next.down <= next.up, "no more comes back than was given");
+        assert!(next.up >= up && next.down >= down, "totals only rise");
         shared.totals[place] = next;
         self.refresh(account, index, now);
         true
+    }
+
+    /// An instrument goes with which the account used so much more before than it `keeps`: as much of the part,
+    /// if it has that, goes with it. How much that is.
+    pub(crate) fn send_part(&mut self, account: AccountId, kind: LimitKind, used: u128) -> u64 {
+        let kept = self.used(account, kind, 0);
+        let (Some(shared), Some(index)) = (&mut self.shared, kind.shared()) else { return 0 };
+        if shared.limit(account, index) == u64::MAX {
+            // Nobody comes near the part.
+            return 0;
+        }
+        let goes = used.saturating_sub(kept).min(u128::from(shared.part(account, index))) as u64;
+        shared.carried[usize::from(account.0) - 1][index] -= i128::from(goes);
+        self.refresh(account, index, 0);
+        goes
+    }
+
+    /// So much came with an instrument.
+    pub(crate) fn take_part(&mut self, account: AccountId, kind: LimitKind, more: u64) {
+        let (Some(shared), Some(index)) = (&mut self.shared, kind.shared()) else { return };
+        shared.carried[usize::from(account.0) - 1][index] += i128::from(more);
+        self.refresh(account, index, 0);
+    }
+
+    /// What of a limit came with instruments less what went with them.
+    pub(crate) fn carried(&self, account: AccountId, kind: LimitKind) -> i128 {
+        let known = self.shared.as_ref().zip(kind.shared());
+        known.map_or(0, |(shared, index)| shared.carried(account, index))
     }
 
     /// The check of orders sees the part as it is now.

@@ -352,7 +352,8 @@ impl Venue {
                     let there = there.expect("shared");
                     let granted = there.up.saturating_sub(here.up);
                     let returned = here.down.saturating_sub(there.down);
-                    all += here.net() + granted + returned;
+                    let net = u128::try_from(here.net()).expect("nothing moves with instruments");
+                    all += net + granted + returned;
                 }
             }
             if all > u128::from(self.ceiling) {

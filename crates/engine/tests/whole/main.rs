@@ -6,6 +6,7 @@ mod bench;
 mod daily;
 mod expiry;
 mod flow;
+mod moves;
 mod operators;
 mod overload;
 mod phases;

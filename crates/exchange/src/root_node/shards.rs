@@ -8,7 +8,7 @@
 //!
 //! Datagram, little-endian: version u8, kind u8, sender u16, commands for all that the sender has
 //! carried out u32, and by kind: notes of limits ([`AllotNote`]); accounts (u16, six zeros) each with a
-//! position u64; one command; nothing. Where the venue has a secret a tag of 32 bytes ends it.
+//! position u64; one command; nothing; parts of an instrument that moves (module `moves`). Where the venue has a secret a tag of 32 bytes ends it.
 
 use engine::{AllotNote, AllotSteps, Allotter, DIRECTIVES_KEPT, Engine, log::Draft};
 use overlay::aes_gcm::KeySource;
@@ -20,11 +20,12 @@ use types::{
 use zerocopy::{IntoBytes, TryFromBytes};
 
 use super::Root;
+use super::moves::Moves;
 use crate::config::ExchangeConfig;
 
 const VERSION: u8 = 1;
-const HEADER: usize = 8;
-const TAG: usize = 32;
+pub(super) const HEADER: usize = 8;
+pub(super) const TAG: usize = 32;
 /// Bytes of an account and its position.
 const POSITION: usize = 16;
 /// What was not confirmed is told again after this, at first and at most.
@@ -37,7 +38,7 @@ const DIRECT_NS: u64 = 10 * Nanos::MILLI;
 
 /// What a datagram says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+pub(super) enum Kind {
     /// Notes of limits.
     Allot = 1,
     /// To the home of accounts: how long their streams are here.
@@ -48,11 +49,18 @@ enum Kind {
     Direct = 4,
     /// Nothing more than its header.
     Alive = 5,
+    /// To the shard that an instrument goes to: some bytes of it.
+    Move = 6,
+    /// From that shard: how many it has.
+    Have = 7,
+    /// To the first shard: instruments that have arrived.
+    Arrived = 8,
 }
 
 impl Kind {
     fn of(number: u8) -> Option<Kind> {
-        let all = [Kind::Allot, Kind::Streams, Kind::Merged, Kind::Direct, Kind::Alive];
+        use Kind::{Alive, Allot, Arrived, Direct, Have, Merged, Move, Streams};
+        let all = [Allot, Streams, Merged, Direct, Alive, Move, Have, Arrived];
         all.into_iter().find(|kind| *kind as u8 == number)
     }
 }
@@ -68,6 +76,8 @@ pub struct BetweenCounters {
     pub refused: u64,
     /// Records that put other shards' streams into those of accounts that are at home here.
     pub merged: u64,
+    /// Bytes sent of instruments that go to other shards, those sent again included.
+    pub moved: u64,
 }
 
 /// What one other shard is known to be like.
@@ -83,19 +93,19 @@ struct Neighbour {
 
 /// The dealings of one root with the roots of the other shards.
 pub(super) struct Shards {
-    me: ShardId,
+    pub(super) me: ShardId,
     shards: u16,
-    datagram_max: usize,
+    pub(super) datagram_max: usize,
     keys: Option<KeySource>,
     /// While it leads.
-    allotter: Option<Allotter>,
+    pub(super) allotter: Option<Allotter>,
     steps: AllotSteps,
     /// Limits moved by inputs applied since the last call.
     moved: Vec<AllotRecord>,
     /// Streams merged by them.
     merged: Vec<MergeRecord>,
     /// By account number: how much of its stream here the home has merged, as far as it told.
-    confirmed: Vec<u64>,
+    pub(super) confirmed: Vec<u64>,
     /// Accounts at home elsewhere whose streams have grown beyond that, and by account whether it is one
     /// of them.
     owed: Vec<AccountId>,
@@ -108,9 +118,11 @@ pub(super) struct Shards {
     proposed: Vec<u64>,
     neighbours: Vec<Neighbour>,
     /// The last command for all that is on its way into the log.
-    directing: u32,
+    pub(super) directing: u32,
     alive_at: Nanos,
-    counters: BetweenCounters,
+    /// Instruments that come and go.
+    pub(super) moves: Moves,
+    pub(super) counters: BetweenCounters,
 }
 
 /// Why a command is not passed to all shards.
@@ -172,13 +184,14 @@ impl Shards {
             neighbours: vec![Neighbour::default(); usize::from(shards)],
             directing: 0,
             alive_at: Nanos(0),
+            moves: Moves::default(),
             counters: BetweenCounters::default(),
         };
         new.allotter = Some(Allotter::new(engine));
         Some(Box::new(new))
     }
 
-    fn home_of(&self, account: AccountId) -> ShardId {
+    pub(super) fn home_of(&self, account: AccountId) -> ShardId {
         ShardId(account.0.saturating_sub(1) % self.shards)
     }
 
@@ -198,6 +211,7 @@ impl Shards {
         self.proposed.fill(0);
         self.neighbours.fill(Neighbour::default());
         (self.directing, self.alive_at) = (0, Nanos(0));
+        self.moves.forget();
     }
 
     /// It leads, or stands alone, from now on, with this state: everything is to be told.
@@ -230,6 +244,10 @@ impl Shards {
         match command.kind {
             CommandKind::Allot => self.moved.extend(AllotRecord::of(command)),
             CommandKind::MergeStream => self.merged.extend(MergeRecord::of(command)),
+            CommandKind::EndOfDay => self.moves.begin_anew(),
+            CommandKind::StartOfDay | CommandKind::SetInstrument | CommandKind::MovePart => {
+                self.moves.look()
+            }
             _ => {}
         }
     }
@@ -237,7 +255,10 @@ impl Shards {
     /// When [`Root::serve_shards`] is wanted next.
     pub(super) fn next_timeout(&self) -> Nanos {
         match &self.allotter {
-            Some(allotter) => allotter.next_tick().min(self.again_at).min(self.alive_at),
+            Some(allotter) => {
+                let moves = self.moves.next_timeout();
+                allotter.next_tick().min(self.again_at).min(self.alive_at).min(moves)
+            }
             None => Nanos::NEVER,
         }
     }
@@ -247,7 +268,7 @@ impl Shards {
     }
 
     /// Sends one datagram to a shard.
-    fn send(
+    pub(super) fn send(
         &mut self,
         (to, kind): (ShardId, Kind),
         directive: u32,
@@ -418,7 +439,7 @@ impl Root {
     }
 
     /// Puts a record of this shard's own into the log, if there is room; it goes on with the pump.
-    fn record(&mut self, now: ClockReading, command: Command) -> bool {
+    pub(super) fn record(&mut self, now: ClockReading, command: Command) -> bool {
         if self.schedule.ended || !self.gate_has_room() || !self.has_room() {
             return false;
         }
@@ -455,6 +476,9 @@ impl Root {
             }
             Kind::Direct => self.hear_direct(now, from, rest),
             Kind::Alive => rest.is_empty(),
+            Kind::Move => self.hear_move(now, from, rest, out),
+            Kind::Have => self.hear_have(from, rest, out),
+            Kind::Arrived => self.hear_arrived(now, from, rest, out),
         };
         if let Some(shards) = self.shards.as_mut().filter(|_| !sound) {
             shards.counters.refused += 1;
@@ -630,6 +654,7 @@ impl Root {
 
     /// Timers of the dealings with other shards.
     pub(super) fn serve_shards(&mut self, now: ClockReading, out: &mut Outbox) {
+        self.serve_moves(now, out);
         let Root { shards: Some(shards), engine, private, .. } = self else { return };
         let Some(allotter) = &mut shards.allotter else { return };
         let directive = engine.directive();

@@ -84,7 +84,7 @@ pub fn run(args: &ReconcileArgs) -> Result<(), Failure> {
     while feed.keeper.taken().applied < held.applied {
         let count = feed.step_anywhere(|keeper, input| {
             let output = keeper.feeder().output();
-            output.executions.iter().for_each(|report| ledger.take(report));
+            ledger.take_all(output);
             output.market.iter().for_each(|(_, event)| tape.take(event));
             if let Some(recorded) = &mut recorded_feed {
                 recorded.take(input, output);

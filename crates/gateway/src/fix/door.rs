@@ -13,7 +13,7 @@ use fix::session::{Ending, MemoryStore, SessionConfig};
 use fix::{Acceptor, Limits, dictionary};
 use types::{
     AccountId, ClockReading, Command, CommandKind, ConnId, ExecutionKind, ExecutionReport, Nanos,
-    Outbox, Qty, SESSION_RESET,
+    Outbox, Qty, SESSION_RESET, ShardId,
 };
 
 use crate::access::Refusal;
@@ -193,9 +193,14 @@ impl FixDoor {
     }
 
     /// The next record of an account's stream.
-    pub(crate) fn push(&mut self, now: Nanos, account: AccountId, report: ExecutionReport) {
+    pub(crate) fn push(
+        &mut self,
+        now: Nanos,
+        account: AccountId,
+        (shard, report): (ShardId, ExecutionReport),
+    ) {
         if let Some(state) = self.place(account).and_then(|place| self.states.get_mut(place)) {
-            state.hold.push(now, report);
+            state.hold.push(now, shard, report);
             if let Err(place) = self.holding.binary_search(&account) {
                 self.holding.insert(place, account);
             }

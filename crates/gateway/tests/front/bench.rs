@@ -65,6 +65,7 @@ pub fn config() -> GatewayConfig {
         shard_of: Vec::new(),
         ways: 1,
         stream_of: Vec::new(),
+        streams: 1,
         boot_nonce: 99,
         session: SESSION,
         instruments: vec![Instrument {

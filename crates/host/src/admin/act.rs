@@ -107,8 +107,8 @@ impl Exchange {
         let account = commands.first().map_or(AccountId(0), |command| command.account);
         let commands: Vec<Command> =
             commands.into_iter().map(|command| Command { cl_ord_id: tag, ..command }).collect();
-        let own =
-            |of: &Command| shards::target(&self.config, of) == Some(self.config.shard_place().id);
+        let (placed, here) = (self.placed()?, Some(self.config.shard_place().id));
+        let own = |of: &Command| shards::target(&self.config, &placed, of) == here;
         if self.config.shards.count() > 1 && !commands.iter().all(own) {
             return self.give_shards(commands);
         }
@@ -488,6 +488,7 @@ fn command(config: &Config, action: &Action) -> Result<Vec<Command>, String> {
             let place = place.ok_or("no such parameter")?;
             let (price, qty) = match place {
                 0 | 5 => (self::price(value)?, Qty(0)),
+                7 => (Price(0), Qty(shards::named(config, value)?)),
                 _ => (Price(0), Qty(number(value)?)),
             };
             let instrument = instrument_id(config, instrument)?;
@@ -633,6 +634,8 @@ mod tests {
         assert_eq!(PARAMETERS[InstrumentParam::QtyMax as usize], "qty-max");
         assert_eq!(PARAMETERS[InstrumentParam::Tick as usize], "tick");
         assert_eq!(PARAMETERS[InstrumentParam::Listed as usize], "listed");
+        assert_eq!(PARAMETERS[InstrumentParam::Shard as usize], "shard");
+        assert_eq!(PARAMETERS.len(), InstrumentParam::Placed as usize, "which is no operator's");
         assert_eq!(PHASES[Phase::VolatilityCall as usize], "volatility");
     }
 }

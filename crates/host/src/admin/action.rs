@@ -19,8 +19,16 @@ pub const LIMITS: [&str; 7] = [
 ];
 
 /// Names of parameters of an instrument, in the order of their numbers.
-pub const PARAMETERS: [&str; 7] =
-    ["reference", "static-collar-bp", "dynamic-collar-bp", "qty-min", "qty-max", "tick", "listed"];
+pub const PARAMETERS: [&str; 8] = [
+    "reference",
+    "static-collar-bp",
+    "dynamic-collar-bp",
+    "qty-min",
+    "qty-max",
+    "tick",
+    "listed",
+    "shard",
+];
 
 /// What operators can do.
 #[derive(Subcommand, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -120,14 +128,15 @@ pub enum Action {
     /// Set a parameter of an instrument
     #[command(after_help = "Examples:\n  \
         fairbell admin set-instrument GENB reference 101.25\n  \
-        fairbell admin set-instrument GENB static-collar-bp 500")]
+        fairbell admin set-instrument GENB static-collar-bp 500\n  \
+        fairbell admin set-instrument GENB shard shard-2")]
     SetInstrument {
         /// The instrument
         instrument: String,
         /// Which parameter
         #[arg(value_parser = PARAMETERS)]
         parameter: String,
-        /// A price for reference, else a whole number
+        /// A price for reference and tick, a shard's name or number, else a whole number
         value: String,
     },
     /// Break a trade

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use exchange::Root;
 use serde_json::{Value, json};
-use types::{ClockReading, Command, CommandKind, ShardId};
+use types::{ClockReading, Command, CommandKind, InstrumentParam, ShardId};
 
 use super::act::{Exchange, LOOK_EVERY, WAIT};
 use super::protocol::Reply;
@@ -18,17 +18,41 @@ use crate::config::Config;
 /// Bits of a match number behind which its shard stands.
 const MATCH_SHARD_SHIFT: u32 = 48;
 
-/// The shard that a command is for; `None`: all.
-pub(super) fn target(config: &Config, command: &Command) -> Option<ShardId> {
+/// The shard that a command is for; `None`: all. `placed` says where instruments are that have moved, by number
+/// less one.
+pub(super) fn target(
+    config: &Config,
+    placed: &[Option<ShardId>],
+    command: &Command,
+) -> Option<ShardId> {
     match command.kind {
         CommandKind::BustTrade | CommandKind::CorrectTrade => {
             Some(ShardId((command.qty.0 >> MATCH_SHARD_SHIFT) as u16))
         }
+        // Where an instrument is to be concerns all.
+        CommandKind::SetInstrument if command.param == InstrumentParam::Shard as u8 => None,
         _ => {
             let place = usize::from(command.instrument.0).checked_sub(1)?;
-            Some(config.shard_place().shard_of(place))
+            let moved = placed.get(place).copied().flatten();
+            Some(moved.unwrap_or_else(|| config.shard_place().shard_of(place)))
         }
     }
+}
+
+/// The shard that somebody names, from 0.
+///
+/// # Errors
+/// Where there is one alone, and a name of none.
+pub(super) fn named(config: &Config, text: &str) -> Result<u64, String> {
+    if config.shards.count() < 2 {
+        return Err("this venue has one shard: its instruments are nowhere else".to_string());
+    }
+    let found = config.shards.find(text);
+    found.map(|of| u64::from(of.0)).ok_or_else(|| {
+        let all: Vec<String> =
+            (0..config.shards.count()).map(|of| config.shards.name(ShardId(of))).collect();
+        format!("there is no such shard; there are {}", all.join(", "))
+    })
 }
 
 /// How far each shard has come with the commands for all, and when the others were heard of.
@@ -51,11 +75,24 @@ fn seen(root: &Root, now: ClockReading, shards: u16) -> Seen {
 }
 
 impl Exchange {
+    /// Where instruments are that have moved to another shard, by number less one.
+    pub(super) fn placed(&self) -> Result<Vec<Option<ShardId>>, String> {
+        if self.config.shards.count() < 2 {
+            return Ok(Vec::new());
+        }
+        self.on_root(|root, _, _| {
+            let engine = root.engine();
+            let ids = engine.config().instruments.iter().map(|instrument| instrument.id);
+            ids.map(|id| engine.placed(id)).collect()
+        })
+    }
+
     /// Gives commands to the shards that they are for, from the first shard's leader.
     pub(super) fn give_shards(&self, commands: Vec<Command>) -> Result<Reply, String> {
         let (config, shards) = (&self.config, self.config.shards.count());
         let own = ShardId(config.of_shard);
-        let foreign = commands.iter().map(|command| target(config, command));
+        let placed = self.placed()?;
+        let foreign = commands.iter().map(|command| target(config, &placed, command));
         if let Some(of) = foreign.clone().find(|of| *of != Some(own)).filter(|_| own != ShardId(0))
         {
             let first = config.shards.name(ShardId(0));
@@ -114,8 +151,19 @@ impl Exchange {
             return Ok((Vec::new(), Value::Null));
         }
         let seen = self.on_root(move |root, now, _| seen(root, now, shards))?;
+        let placed = self.placed()?;
+        let place = config.shard_place();
+        let symbols = |at: usize| -> Vec<&str> {
+            let here = |n: usize| {
+                let moved = placed.get(n).copied().flatten();
+                usize::from(moved.unwrap_or_else(|| place.shard_of(n)).0) == at
+            };
+            let all = config.instruments.0.iter().enumerate();
+            all.filter(|(n, _)| here(*n)).map(|(_, entry)| entry.symbol.as_str()).collect()
+        };
         let (mut lines, mut rows) = (Vec::new(), Vec::new());
         for (at, entry) in config.shards.0.iter().enumerate() {
+            let symbols = symbols(at);
             let is = match (at == usize::from(config.of_shard), seen.heard_ns[at]) {
                 (true, _) => "this one".to_string(),
                 (false, Some(ns)) => format!("heard of {} ms ago", ns / 1_000_000),
@@ -126,10 +174,10 @@ impl Exchange {
             lines.push(format!(
                 "shard {}: {}; {is}, {known} commands for all carried out",
                 entry.name,
-                entry.symbols.join(" ")
+                symbols.join(" ")
             ));
             rows.push(json!({
-                "shard": entry.name, "symbols": entry.symbols, "directives": carried_out,
+                "shard": entry.name, "symbols": symbols, "directives": carried_out,
                 "heard_ns_ago": seen.heard_ns[at], "own": at == usize::from(config.of_shard),
             }));
         }
@@ -150,11 +198,16 @@ mod tests {
         config.shards = Shards::spread(2, &config);
         let of = |kind, instrument: u16, qty: u64| {
             let instrument = InstrumentId(instrument);
-            target(&config, &Command { instrument, qty: Qty(qty), ..Command::new(kind) })
+            target(
+                &config,
+                &[None, Some(ShardId(0))],
+                &Command { instrument, qty: Qty(qty), ..Command::new(kind) },
+            )
         };
         assert_eq!(of(CommandKind::SetPhase, 1, 0), Some(ShardId(0)));
-        assert_eq!(of(CommandKind::SetPhase, 2, 0), Some(ShardId(1)));
-        assert_eq!(of(CommandKind::MassCancel, 2, 0), Some(ShardId(1)));
+        assert_eq!(of(CommandKind::SetPhase, 4, 0), Some(ShardId(1)));
+        assert_eq!(of(CommandKind::SetPhase, 2, 0), Some(ShardId(0)), "it has moved");
+        assert_eq!(of(CommandKind::MassCancel, 2, 0), Some(ShardId(0)));
         assert_eq!(of(CommandKind::MassCancel, 0, 0), None);
         assert_eq!(of(CommandKind::Kill, 0, 0), None);
         assert_eq!(of(CommandKind::BustTrade, 0, (1 << 48) + 7), Some(ShardId(1)));

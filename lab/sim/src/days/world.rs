@@ -126,6 +126,8 @@ fn config(seed: u64) -> ExchangeConfig {
         store: overlay::retransmission::StoreConfig { datagrams: 512, ..Default::default() },
         log_capacity: 1 << 20,
         open_orders_max: 1 << 14,
+        levels_max: 1 << 12,
+        trades_kept: 1 << 12,
         instruments: instruments(),
         rules,
         limits: Limits::NONE,
@@ -542,6 +544,7 @@ impl<'o> Run<'o> {
                     sold_value: dealt.sold.1,
                     open_orders: open.clone().count() as u64,
                     open_lots: lots,
+                    moved: 0,
                 };
                 let told = statements.get(&(account, instrument)).copied().unwrap_or_default();
                 if own != told {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use engine::Engine;
+use engine::{Engine, Moved};
 use types::{
-    AccountId, ExecutionKind, ExecutionReport, LimitKind, Nanos, RejectReason, ShardId, Side,
+    AccountId, ExecutionKind, ExecutionReport, InstrumentId, LimitKind, Nanos, RejectReason,
+    ShardId, Side,
 };
 
 /// What an account has in one shard.
@@ -12,9 +13,8 @@ use types::{
 struct Holding {
     /// Open orders by request number: lots, price.
     open: BTreeMap<u32, (u64, i64)>,
-    position: i64,
-    /// Price of the last trade.
-    mark: i64,
+    /// By instrument: lots held, price of the last trade.
+    positions: BTreeMap<InstrumentId, (i64, i64)>,
     /// By how much trades have raised the exposure since the last order that was taken: prices move
     /// after a limit was checked, in one shard as in several.
     drift: u128,
@@ -23,7 +23,9 @@ struct Holding {
 impl Holding {
     fn exposure(&self) -> u128 {
         let open: u128 = self.open.values().map(|(lots, price)| value(*lots, *price)).sum();
-        open + value(self.position.unsigned_abs(), self.mark)
+        let positions = self.positions.values();
+        let held: u128 = positions.map(|(lots, mark)| value(lots.unsigned_abs(), *mark)).sum();
+        open + held
     }
 }
 
@@ -79,8 +81,9 @@ impl Ledger {
                     holding.open.remove(&number);
                 }
                 let lots = report.qty.0 as i64;
-                holding.position += if report.side == Side::Buy { lots } else { -lots };
-                holding.mark = report.price.0;
+                let (held, mark) = holding.positions.entry(report.instrument).or_default();
+                *held += if report.side == Side::Buy { lots } else { -lots };
+                *mark = report.price.0;
                 holding.drift += holding.exposure().saturating_sub(before);
             }
             ExecutionKind::Canceled => {
@@ -96,12 +99,14 @@ impl Ledger {
             ExecutionKind::Rejected => answered = true,
             _ => {}
         }
-        if answered {
+        if answered || report.kind == ExecutionKind::MassCanceled {
             let answers = self.answers.entry((account, number)).or_default();
             *answers += 1;
             if *answers > 1 {
                 return Err(format!("request {number} of account {account} has {answers} answers"));
             }
+        }
+        if answered {
             let refused = [
                 RejectReason::MessageRate,
                 RejectReason::ShardAllotment,
@@ -113,6 +118,49 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+
+    /// Something came with an instrument, or went: its shard counts it from now on, or no longer.
+    pub(crate) fn note_moved(&mut self, shard: usize, moved: &Moved) -> Result<(), String> {
+        let account = match moved {
+            Moved::Order { report, .. } => report.account,
+            Moved::Position { account, .. } => *account,
+        };
+        let holding = &mut self.holdings[usize::from(account.0) - 1][shard];
+        let before = holding.exposure();
+        match *moved {
+            Moved::Order { came, ref report } => {
+                let number = report.user_ref.0;
+                let known = match came {
+                    true => {
+                        holding.open.insert(number, (report.leaves.0, report.price.0)).is_some()
+                    }
+                    false => holding.open.remove(&number).is_none(),
+                };
+                if known {
+                    let what = if came { "came twice" } else { "went and was not open" };
+                    return Err(format!("order {number} of {:?} {what}", report.account));
+                }
+            }
+            Moved::Position { instrument, lots, mark, .. } => {
+                let (held, known) = holding.positions.entry(instrument).or_default();
+                *held += lots;
+                if mark.0 != 0 {
+                    *known = mark.0;
+                }
+            }
+        }
+        // The limit was checked where it came from.
+        holding.drift += holding.exposure().saturating_sub(before);
+        Ok(())
+    }
+
+    /// Lots that an account holds in all shards, and its open orders there.
+    pub(crate) fn held(&self, account: AccountId) -> (i64, usize) {
+        let holdings = &self.holdings[usize::from(account.0) - 1];
+        let positions = holdings.iter().flat_map(|holding| holding.positions.values());
+        let lots = positions.map(|(lots, _)| lots).sum();
+        (lots, holdings.iter().map(|holding| holding.open.len()).sum())
     }
 
     /// Whether a request was answered, ever.
@@ -158,31 +206,39 @@ impl Ledger {
     pub(crate) fn check(&mut self, engines: &[&Engine], account: AccountId) -> Result<(), String> {
         for at in 0..self.limited.len() {
             let (kind, limit) = self.limit(account, at);
-            let (mut parts, mut within) = (0u128, true);
+            let (mut parts, mut within, mut carried) = (0i128, true, 0);
             for (shard, engine) in engines.iter().enumerate() {
                 let have = engine.allotment(account, kind, Nanos(0)).ok_or("no part")?;
                 // What was open before a limit was lowered stays open.
                 within &= have.used <= u128::from(have.part);
+                carried += have.carried;
                 let id = ShardId(shard as u16);
                 if have.home == id {
-                    parts += u128::from(have.part);
+                    parts += i128::from(have.part);
                     continue;
                 }
                 let home = engines[usize::from(have.home.0)].allot_totals(account, kind, id);
                 let (here, home) = (engine.allot_totals(account, kind, id), home);
                 let (here, home) = (here.ok_or("no totals")?, home.ok_or("no totals")?);
-                parts += here.net();
-                parts += home.up.saturating_sub(here.up) + here.down.saturating_sub(home.down);
+                // What an instrument took along is part of where it is.
+                parts += here.net() + have.carried;
+                let coming = home.up.saturating_sub(here.up);
+                parts += (coming + here.down.saturating_sub(home.down)) as i128;
             }
+            // The rest of what went is on its way with an instrument.
+            if carried > 0 {
+                return Err(format!("{account:?}, {kind:?}: {carried} more came than went"));
+            }
+            parts -= carried;
             let used = self.used(account, kind, false);
             let ceiling = &mut self.limits[usize::from(account.0) - 1][at].1;
-            if parts > u128::from(*ceiling) {
+            if parts > i128::from(*ceiling) {
                 return Err(format!("{account:?}, {kind:?}: parts of {parts}, limit {ceiling}"));
             }
             if used > u128::from(*ceiling) {
                 return Err(format!("{account:?}, {kind:?}: {used} used of {ceiling}"));
             }
-            if within && parts <= u128::from(limit) && used <= u128::from(limit) {
+            if within && parts <= i128::from(limit) && used <= u128::from(limit) {
                 *ceiling = limit;
             }
         }

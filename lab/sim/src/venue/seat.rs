@@ -9,6 +9,7 @@
 mod checks;
 mod machine;
 
+use engine::MoveFault;
 use exchange::{ExchangeConfig, Life, Member, Role, Secret};
 use journal::JournalError;
 use overlay::sealed_link::Fleet;
@@ -75,6 +76,8 @@ pub(super) struct ReplicaGroup {
     healed: bool,
     stopped: Vec<String>,
     sabotage: Sabotage,
+    /// What its roots do wrong when an instrument moves.
+    moves_wrongly: Option<MoveFault>,
     unheard: Vec<Unheard>,
     counts: SeatCounts,
 }
@@ -110,11 +113,17 @@ impl ReplicaGroup {
             healed: false,
             stopped: Vec::new(),
             sabotage,
+            moves_wrongly: None,
             unheard: Vec::new(),
             counts: SeatCounts::default(),
         };
         (0..usize::from(replicas)).for_each(|n| group.push(Nanos(0), n, Event::Start));
         group
+    }
+
+    /// A mistake of all its machines, before they start.
+    pub(super) fn move_wrongly(&mut self, fault: MoveFault) {
+        self.moves_wrongly = Some(fault);
     }
 
     /// The machines, and those that start from now on, get their ring of another secret; lives are
@@ -302,6 +311,10 @@ impl ReplicaGroup {
         let again = self.machines[n].start((&self.config, replicas), now);
         if again {
             self.push(now.now.after(20 * Nanos::MILLI), n, Event::Start);
+        }
+        if let (Some(fault), Some(up)) = (self.moves_wrongly, &mut self.machines[n].up) {
+            let mut nobody = Outbox::default();
+            up.role.with_root(&mut nobody, |root, _| root.move_wrongly(fault));
         }
         if let (Sabotage::EagerFollowers, Some(up)) = (self.sabotage, &mut self.machines[n].up) {
             let told = [1u64 << 60, 1, 0, 0].map(u64::to_le_bytes).concat();

@@ -3,7 +3,8 @@
 //!
 //! Links between all nodes lose, double, delay and reorder datagrams, also those between the roots of
 //! shards; machines of the groups die, stand still and are parted; gateways die and start anew; roots do
-//! not hear edges or each other for a while. An operator gives commands for all shards. Then everything is
+//! not hear edges or each other for a while. An operator gives commands for all shards: among them days end
+//! and go over into the next, and instruments move to another shard with the orders that stay. Then everything is
 //! mended, participants cancel what they have open, and each account's stream is read again at every
 //! gateway.
 //!
@@ -13,6 +14,8 @@
 //!   gives it afterwards, is the merged stream that the logs of the shards say, whole;
 //! - at each moment of all logs together the parts of each limit, and what is used of it, are within it;
 //! - each shard has carried out the operator's commands once, in the order of their numbers;
+//! - each instrument is in the end traded by one shard, the one it was to go to, and what accounts have there
+//!   in orders and lots is what they were told of;
 //! - no gateway tells of an execution before its own receivers have released the tick;
 //! - every edge has released all that each shard has published.
 
@@ -22,6 +25,8 @@ mod trader;
 mod world;
 
 use std::ops::Range;
+
+use engine::MoveFault;
 
 use crate::shards::{SeedReport, Summary, counts, run_many};
 
@@ -36,6 +41,30 @@ pub enum Mistake {
     GrantsDoubled,
     /// One gateway does not hear after which tick an execution is public, and tells of it at once.
     TellsEarly,
+    /// Roots leave an order behind when an instrument moves.
+    LeavesOrder,
+    /// Roots keep all orders of an instrument that moves, too.
+    KeepsOrders,
+    /// By the rules requests for an instrument that has gone are refused.
+    AnswersForGone,
+    /// By the rules the numbers of requests that were answered do not come along with an instrument.
+    ForgetsSeen,
+}
+
+impl Mistake {
+    /// Of the rules by which instruments move, in all roots.
+    fn of_moves(self) -> Option<MoveFault> {
+        match self {
+            Mistake::LeavesOrder => Some(MoveFault::LeavesOne),
+            Mistake::KeepsOrders => Some(MoveFault::KeepsAll),
+            Mistake::AnswersForGone => Some(MoveFault::AnswersForGone),
+            Mistake::ForgetsSeen => Some(MoveFault::ForgetsSeen),
+            Mistake::MergesEarly
+            | Mistake::RoutesWrong
+            | Mistake::GrantsDoubled
+            | Mistake::TellsEarly => None,
+        }
+    }
 }
 
 /// How it is played.
@@ -62,6 +91,10 @@ counts! {
     shard_links_cut "Times that two shards' roots did not hear each other.",
     datagrams_lost "Datagrams lost.",
     told_public "Executions told by gateways, all after their tick.",
+    rolls "Ends of a day, and beginnings of the next, that all shards carried out.",
+    instruments_moved "Instruments that went to another shard.",
+    orders_moved "Open orders that went with them.",
+    sent_again "Requests without an answer that gateways sent to the new shard.",
 }
 
 /// What a seed came to.

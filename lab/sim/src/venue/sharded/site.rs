@@ -229,7 +229,12 @@ impl Site {
             Mistake::TellsEarly => {
                 with_records(bytes, |_, report| report.public_after = FeedSeq(0))
             }
-            Mistake::RoutesWrong | Mistake::GrantsDoubled => None,
+            Mistake::RoutesWrong
+            | Mistake::GrantsDoubled
+            | Mistake::LeavesOrder
+            | Mistake::KeepsOrders
+            | Mistake::AnswersForGone
+            | Mistake::ForgetsSeen => None,
         }
     }
 }

@@ -229,12 +229,17 @@ impl Trader {
             qty: Qty(1 + self.rng.below(6)),
             symbol: instrument.symbol,
             price: Some(Price(98 + self.rng.below(5) as i64)),
-            time_in_force: TimeInForce::Day,
+            time_in_force: self.life(),
             post_only: false,
             cl_ord_id: ClOrdId::default(),
         };
         ouch::encode_enter_order(&order, &mut message).expect("an order");
         self.ask(now, number, message);
+    }
+
+    /// Every third order ends with the day.
+    fn life(&mut self) -> TimeInForce {
+        if self.rng.below(3) == 0 { TimeInForce::Day } else { TimeInForce::GoodTillCancelled }
     }
 
     fn replace(&mut self, now: Nanos, orig: u32) {
@@ -244,7 +249,7 @@ impl Trader {
             user_ref: UserRefNum(number),
             qty: Qty(1 + self.rng.below(6)),
             price: Price(98 + self.rng.below(5) as i64),
-            time_in_force: TimeInForce::Day,
+            time_in_force: self.life(),
             post_only: false,
             cl_ord_id: ClOrdId::default(),
         };

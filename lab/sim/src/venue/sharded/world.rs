@@ -1,5 +1,6 @@
 //! One seed: the venue, what goes wrong, and the checks.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engine::{Config, Limits};
@@ -8,8 +9,8 @@ use exchange::{
     Timetable, Venue, deploy_venue, venue_edge,
 };
 use types::{
-    AccountId, Channel, Command, CommandKind, Input, Instrument, InstrumentId, LimitKind, Nanos,
-    Peer, Price, Qty, ShardId, SplitMix64, Symbol,
+    AccountId, Channel, Command, CommandKind, Input, Instrument, InstrumentId, InstrumentParam,
+    LimitKind, Nanos, Peer, Price, Qty, ShardId, SplitMix64, Symbol,
 };
 use wire::ouch;
 
@@ -45,6 +46,8 @@ const LISTEN_NS: u64 = 6_000 * MILLI;
 const STEP_NS: u64 = 10 * MILLI;
 /// The operator's commands.
 const COMMANDS: usize = 4;
+/// Days that end meanwhile, and instruments that are to move.
+const ROLLS: usize = 3;
 /// A participant's door of an edge.
 const ENTRY: Channel = Channel(2);
 
@@ -65,6 +68,7 @@ struct Run {
     traders: Vec<usize>,
     operator: Operator,
     counts: Counts,
+    mistake: Option<Mistake>,
 }
 
 pub(super) fn run(seed: u64, options: &Options) -> Report {
@@ -111,6 +115,8 @@ fn config(
         _ => vec![credit, orders],
     };
     let mut config = scenario.config(seed);
+    // Nine roots for each seed, and a dozen more when they begin anew: small ones.
+    (config.store.datagrams, config.store.bytes) = (1 << 12, 1 << 20);
     config.instruments = instruments(shards);
     config.timetable = Timetable::open_at_once();
     config.accounts = (1..=ACCOUNTS).map(account).collect();
@@ -147,7 +153,9 @@ impl Run {
         let (sites, traders) = build(seed, (&config, options), venue, &mut world);
         let operator = operator(&config, &limits, &mut dice);
         let counts = Counts::default();
-        let mut run = Run { seed, config, limits, world, sites, traders, operator, counts };
+        let mistake = options.mistake;
+        let mut run =
+            Run { seed, config, limits, world, sites, traders, operator, counts, mistake };
         if !calm {
             run.plan(&mut dice);
         }
@@ -227,10 +235,17 @@ impl Run {
         }
         let logs = self.logs()?;
         let configs: Vec<Config> = self.config.all_shards().map(|config| config.engine()).collect();
-        let audited = audit(&configs, &logs, &self.limits)?;
+        // The auditor's rules have the same mistake where it is one of the rules.
+        let of_rules = [Mistake::AnswersForGone, Mistake::ForgetsSeen];
+        let mistake = self.mistake.filter(|mistake| of_rules.contains(mistake));
+        let fault = mistake.and_then(Mistake::of_moves);
+        let audited = audit(&configs, &logs, &self.limits, fault)?;
         self.counts.references += audited.references;
         self.counts.parts_moved += audited.granted;
         self.counts.executions += audited.trades;
+        self.counts.orders_moved += audited.moved;
+        self.counts.instruments_moved += audited.moves;
+        audited.check_states(self.roots())?;
         let streams = self.encoded(&audited);
         self.check_traders(&streams)?;
         self.check_edges()?;
@@ -290,8 +305,18 @@ impl Run {
         let known = known.map(|root| root.engine().directive());
         if let (Some((number, since)), Some(known)) = (self.operator.given, known) {
             if known >= number {
-                (self.operator.next, self.operator.given) = (self.operator.next + 1, None);
-                self.counts.commands_for_all += 1;
+                // The number may have become another command's, of whoever led next.
+                let expected = Command { session_seq: number, ..command };
+                let taken = self
+                    .world
+                    .node(root)
+                    .and_then(|site| site.actor()?.as_root()?.engine().directive_at(number));
+                self.operator.given = None;
+                if taken == Some(expected) {
+                    self.operator.next += 1;
+                    self.counts.commands_for_all += 1;
+                    self.counts.rolls += u64::from(command.kind == CommandKind::EndOfDay);
+                }
             } else if now.since(since) > 500 * MILLI {
                 // Whoever had taken it has led no more before it was in the log.
                 self.operator.given = None;
@@ -365,12 +390,16 @@ impl Run {
 
     fn directed(&self) -> bool {
         let all = self.operator.commands.len();
+        let mut known = self.roots().map(|root| root.map(|root| root.engine().directive()));
+        let first = known.next().flatten();
+        let equal = first.is_some() && known.all(|known| known == first);
         let done = |root: Option<&exchange::Root>| {
             root.is_some_and(|root| {
-                root.engine().directive() as usize == all && root.waiting() == 0
+                let mut ids = self.config.instruments.iter().map(|instrument| instrument.id);
+                root.waiting() == 0 && ids.all(|id| root.engine().moving(id).is_none())
             })
         };
-        self.operator.next == all && self.roots().all(done)
+        equal && self.operator.next == all && self.roots().all(done)
     }
 
     /// How long the merged stream of an account is by its home's log.
@@ -390,6 +419,13 @@ impl Run {
                             && input.command.account == account
                     })
                     .count() as u64;
+                // A word about where an instrument is: once for each move, however often it was said.
+                let places = root.applied().filter(|input| {
+                    input.command.kind == CommandKind::SetInstrument
+                        && input.command.param == InstrumentParam::Placed as u8
+                });
+                let moves: BTreeSet<i64> = places.map(|input| input.command.price.0).collect();
+                length -= moves.len() as u64;
             }
         }
         Some(length)
@@ -515,6 +551,12 @@ impl Run {
         }
         self.counts.orders += orders;
         self.counts.merge_logins += logins;
+        for edge in 0..self.sites.edges {
+            let site = self.world.node(self.sites.edge + edge);
+            let edge = site.and_then(Site::actor).and_then(Actor::as_edge);
+            let again = edge.map_or(0, |edge| edge.gateway().counters().sent_again);
+            self.counts.sent_again += again;
+        }
         self.counts.parts_short += short;
         self.counts.datagrams_lost += self.world.links().total().dropped;
         for root in self.sites.roots.clone() {
@@ -558,6 +600,21 @@ fn operator(
         };
         commands.push((at, command));
     }
+    // Instruments move at the ends of days, which go over into the next.
+    for _ in 0..ROLLS {
+        let at = START.after(BEGIN_NS + dice.below(FAULTY_NS - BEGIN_NS));
+        let instrument = InstrumentId(1 + dice.below(config.instruments.len() as u64) as u16);
+        let to = dice.below(u64::from(config.shard.shards));
+        let (param, qty) = (InstrumentParam::Shard as u8, Qty(to));
+        let kind = CommandKind::SetInstrument;
+        commands.push((at, Command { instrument, param, qty, ..Command::new(kind) }));
+        let roll = at.after(dice.below(300 * MILLI));
+        commands.push((roll, Command { param: 1, ..Command::new(CommandKind::EndOfDay) }));
+    }
+    commands.sort_by_key(|(at, _)| *at);
+    // What was asked for last moves with a last one.
+    let last = commands.last().map_or(START, |(at, _)| *at).after(50 * MILLI);
+    commands.push((last, Command { param: 1, ..Command::new(CommandKind::EndOfDay) }));
     Operator { commands, next: 0, given: None }
 }
 
@@ -591,7 +648,9 @@ fn build(
             let (actor, group) = match group {
                 0 => {
                     let nothing = Sabotage::Nothing;
-                    let group = ReplicaGroup::new(&config, REPLICAS, bound_ns, nothing);
+                    let mut group = ReplicaGroup::new(&config, REPLICAS, bound_ns, nothing);
+                    let fault = options.mistake.and_then(Mistake::of_moves);
+                    fault.into_iter().for_each(|fault| group.move_wrongly(fault));
                     (Actor::Group(Box::new(group)), 0)
                 }
                 _ => (Actor::Role(node), 1),
