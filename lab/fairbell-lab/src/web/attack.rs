@@ -298,7 +298,7 @@ fn malformed(tools: &Tools<'_>) -> Seen {
         if of.send(&text) && of.send(r#"{"op":"ping","id":"end"}"#) {
             let mut first = None;
             let ended = loop {
-                match of.next() {
+                match of.next_text() {
                     Some(told) if told["id"] == "end" && told["channel"] == "pong" => break false,
                     Some(told) if told["channel"] == "error" || told["channel"] == "answer" => {
                         first = first.or(Some(told));
@@ -325,7 +325,7 @@ fn large(tools: &Tools<'_>) -> Seen {
         seen.note(raw(tools.door, &body));
         if let Ok(mut socket) = Socket::open(ATTACKER, tools.door) {
             let _ = socket.send(&"x".repeat(1 << 20));
-            let told = socket.next().map(|told| (200, told));
+            let told = socket.next_text().map(|told| (200, told));
             seen.note(told);
         }
     }
@@ -398,7 +398,7 @@ fn burst(tools: &Tools<'_>) -> Seen {
         // Up to a hundred are under way.
         if n >= 100 {
             let told = loop {
-                match socket.next() {
+                match socket.next_text() {
                     Some(told) if !told["id"].is_null() => break Some((200, told)),
                     Some(_) => {}
                     None => break None,

@@ -135,7 +135,7 @@ impl Socket {
     }
 
     /// The next text; `None` when the door has closed, or says nothing for 10 s.
-    pub fn next(&mut self) -> Option<Value> {
+    pub fn next_text(&mut self) -> Option<Value> {
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some((kind, payload, length)) = first_frame(&self.heard) {
@@ -157,7 +157,7 @@ impl Socket {
     /// The next text of a channel.
     pub fn next_of(&mut self, channel: &str) -> Option<Value> {
         loop {
-            let told = self.next()?;
+            let told = self.next_text()?;
             if told["channel"] == channel {
                 return Some(told);
             }
@@ -172,7 +172,7 @@ impl Socket {
             return None;
         }
         loop {
-            let told = self.next()?;
+            let told = self.next_text()?;
             if told["id"] == id.as_str() {
                 return Some(told);
             }
