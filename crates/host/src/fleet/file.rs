@@ -90,7 +90,7 @@ pub enum Port {
     Subscriptions = 14,
     /// Probes of the planner's agents, UDP.
     Probe = 15,
-    /// REST and WebSocket of an edge, TCP, on the number that `SnapshotFeed` has of UDP ([`Port::behind`]).
+    /// REST and WebSocket of an edge, TCP, on the number that `SnapshotFeed` has of UDP.
     Web = 16,
 }
 
