@@ -204,12 +204,13 @@ impl Ledger {
 
     /// Limits of one account, after something was applied that is about it.
     pub(crate) fn check(&mut self, engines: &[&Engine], account: AccountId) -> Result<(), String> {
+        // What was open before a limit was lowered stays open, also where it is on its way with an instrument.
+        let none_moves = engines.iter().all(|engine| engine.leaving().next().is_none());
         for at in 0..self.limited.len() {
             let (kind, limit) = self.limit(account, at);
-            let (mut parts, mut within, mut carried) = (0i128, true, 0);
+            let (mut parts, mut within, mut carried) = (0i128, none_moves, 0);
             for (shard, engine) in engines.iter().enumerate() {
                 let have = engine.allotment(account, kind, Nanos(0)).ok_or("no part")?;
-                // What was open before a limit was lowered stays open.
                 within &= have.used <= u128::from(have.part);
                 carried += have.carried;
                 let id = ShardId(shard as u16);
