@@ -41,7 +41,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("web", 4),
     ("sim", 5),
     ("emulator", 5),
-    ("backtest", 4),
+    ("backtest", 5),
     ("certify", 5),
     ("host", 5),
     ("fairbell", 6),
@@ -78,7 +78,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("participant", &["types", "wire", "fix", "telemetry"]),
     ("certify", &["types", "wire", "fix"]),
     ("strategy", &["types", "wire", "feed"]),
-    ("backtest", &["types", "wire", "book", "engine", "feed"]),
+    ("backtest", &["types", "wire", "book", "engine", "feed", "strategy"]),
     ("emulator", &["types", "telemetry"]),
 ];
 

@@ -1,16 +1,19 @@
 //! Strategies: programs that hear the released market and answer with orders.
 //!
-//! - [`Strategy`] is what such a program is to its host, [`Desk`] what it sees and does.
+//! - [`Strategy`] is what such a program is to its host, [`Desk`] what it sees and does; [`Maker`] and
+//!   [`Taker`] are built in.
 //! - [`Seat`] is the host's part: books made of the feed's messages, orders and holdings made of reports. What
 //!   it was given, in that order, decides what the strategy asks for, and nothing else does.
 //! - [`Program`] is a strategy that is told [`News`] and answers [`Action`]s, wherever it runs: [`Cage`] runs a
-//!   WebAssembly module with the world in `wit/strategy.wit`, within [`Limits`].
+//!   WebAssembly module with the world in `wit/strategy.wit`, within [`Limits`]; `fairbell-lab backtest
+//!   --strategy-cmd` one behind a pipe.
 //! - [`heard`] is the record of what a strategy was told and asked for, and its replay.
 //! - [`signature`] says whose a module is.
 //!
 //! Nothing here knows a socket, a file or a clock.
 
 mod blotter;
+mod built_in;
 mod cage;
 pub mod heard;
 mod program;
@@ -19,6 +22,7 @@ mod seat;
 pub mod signature;
 mod strategy;
 
+pub use built_in::{Idle, Maker, MakerConfig, Taker, TakerConfig};
 pub use cage::{Cage, CageError, Limits, Module};
 pub use program::{Action, DEPTH, News, Program, Programmed};
 pub use report::{MarketTrade, Report, ReportKind};

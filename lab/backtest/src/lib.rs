@@ -6,7 +6,7 @@
 //!   ticker plant's files ([`TickReader`]), or put together by the caller from any other format.
 //! - [`Market`] enters the recorded orders into an [`engine::Engine`] and has their recorded trades
 //!   happen by orders of the other side, so that whoever stands before them in the book trades first.
-//! - A [`Strategy`] sees the engine's feed and its own reports late by a configured delay, and its
+//! - A [`strategy::Strategy`] sees the engine's feed and its own reports late by a configured delay, and its
 //!   requests arrive late by another; [`run`] is the loop, [`Outcome`] what it came to.
 //!
 //! What the strategy does to others ends with the recorded events: an order it was served before
@@ -26,7 +26,6 @@ mod observer;
 mod outcome;
 mod record;
 mod run;
-mod strategy;
 mod tick_files;
 mod venue;
 
@@ -39,7 +38,6 @@ pub use lobster::{LobsterError, read_lobster};
 pub use market::{Market, MarketCounters};
 pub use observer::Observer;
 pub use outcome::{Markout, Outcome, Point};
-pub use record::{MarketTrade, Printed, Record, Recording, RecordingError, What};
+pub use record::{Printed, Record, Recording, RecordingError, What};
 pub use run::{Config, Delay, run, run_observed};
-pub use strategy::{Desk, Idle, Maker, MakerConfig, Order, Strategy, Taker, TakerConfig};
 pub use tick_files::{Tick, TickReader};

@@ -288,7 +288,7 @@ mod tests {
 
     use super::*;
     use crate::run::{Config, run};
-    use crate::strategy::Idle;
+    use strategy::Idle;
 
     const MESSAGES: &str = "34200.004,1,11,100,5853300,1\n\
         34200.1,3,16,18,5853400,-1\n\

@@ -13,8 +13,9 @@ use types::{
 };
 
 use crate::calls::Turn;
-use crate::record::{MarketTrade, Printed, Record, What};
+use crate::record::{Printed, Record, What};
 use crate::venue::{COMERS, RECORDED, STRATEGY, Told, Venue};
+use strategy::MarketTrade;
 
 /// Counts of a recording being played into the books.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

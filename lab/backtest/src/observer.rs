@@ -4,7 +4,7 @@ use types::Nanos;
 
 use crate::account::Fill;
 use crate::equality::Compared;
-use crate::record::MarketTrade;
+use strategy::MarketTrade;
 
 /// Is told of trades and best prices as they happen at the exchange.
 pub trait Observer {

@@ -16,21 +16,6 @@ pub struct Record {
     pub what: What,
 }
 
-/// A trade as the record tells it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MarketTrade {
-    /// When it happened at the exchange.
-    pub time: Nanos,
-    /// Instrument that the record is about.
-    pub instrument: InstrumentId,
-    /// In units of the recording's decimals.
-    pub price: Price,
-    /// Lots that traded; of an auction counted once.
-    pub qty: Qty,
-    /// Side of the order that came; `None` in an auction.
-    pub aggressor: Option<Side>,
-}
-
 /// How the trade of an execution is told to the public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Printed {

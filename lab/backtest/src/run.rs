@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::Engine;
-use feed::{BookImage, StreamDigest};
+use feed::StreamDigest;
+use strategy::{Report, Request, Seat, Strategy};
 use types::{
     Command, CommandKind, ExecutionKind, ExecutionReport, InstrumentId, Liquidity, MarketEvent,
-    Nanos, SelfTrade, Side, SplitMix64,
+    Nanos, ORDER_POST_ONLY, Qty, SelfTrade, Side, SplitMix64, UserRefNum,
 };
 use wire::itch::Encoder;
 use zerocopy::IntoBytes;
@@ -17,8 +18,7 @@ use crate::equality::{Comparison, Equality};
 use crate::market::Market;
 use crate::observer::{Observer, Unobserved};
 use crate::outcome::{Markout, Outcome, Point};
-use crate::record::{MarketTrade, Record, Recording, What};
-use crate::strategy::{Blotter, Desk, Strategy};
+use crate::record::{Record, Recording, What};
 use crate::venue::{STRATEGY, Told, Venue};
 
 const DAY_NS: u64 = 86_400 * Nanos::SECOND;
@@ -111,15 +111,12 @@ struct Run<'s> {
     requests: Line<Command>,
     strategy: &'s mut dyn Strategy,
     observer: &'s mut dyn Observer,
-    image: BookImage,
+    seat: Seat,
     encoder: Encoder,
     bytes: Vec<u8>,
     midnight: Nanos,
-    blotter: Blotter,
     /// As the exchange knows it: trades count when they happen.
     account: Account,
-    /// As the strategy knows it.
-    known: Account,
     judged: VecDeque<(Nanos, Fill)>,
     middles: BTreeMap<InstrumentId, i64>,
     best: i128,
@@ -195,7 +192,7 @@ fn play(
             run.turn(before, turn);
         }
         run.until(record.time);
-        if run.strategy.has_failed() {
+        if run.strategy.failure().is_some() {
             break;
         }
         for turn in due.iter().filter(|turn| turn.begins) {
@@ -226,7 +223,7 @@ impl<'s> Run<'s> {
         let engine = engine_config(recording, config.self_trade);
         let midnight = Nanos(span.0.0 - span.0.0 % DAY_NS);
         Run {
-            image: BookImage::new(engine.book.orders as usize + 1),
+            seat: Seat::new(1, engine.book.orders as usize + 1, None),
             venue: Venue::new(engine, span.0),
             market: Market::default(),
             news: Line::new(config.feed, config.seed),
@@ -236,9 +233,7 @@ impl<'s> Run<'s> {
             encoder: Encoder::new(recording.instruments(), midnight),
             bytes: Vec::with_capacity(64),
             midnight,
-            blotter: Blotter::default(),
             account: Account::new(config.fees),
-            known: Account::new(config.fees),
             judged: VecDeque::new(),
             middles: BTreeMap::new(),
             best: 0,
@@ -368,48 +363,22 @@ impl<'s> Run<'s> {
 
     /// Hands the strategy the news that reaches it at `now`.
     fn hear(&mut self, now: Nanos) {
-        let mut touched: Vec<InstrumentId> = Vec::new();
-        let mut reports: Vec<ExecutionReport> = Vec::new();
-        let mut trades: Vec<MarketTrade> = Vec::new();
         while let Some(told) = self.news.pop(now) {
             match told {
-                Told::Market(event) => {
-                    let instrument = self.show(&event, now);
-                    if instrument.0 > 0 && !touched.contains(&instrument) {
-                        touched.push(instrument);
-                    }
-                }
-                Told::Trade(trade) => trades.push(trade),
+                Told::Market(event) => self.show(&event, now),
+                Told::Trade(trade) => self.seat.trade(trade),
                 Told::Report(report) => {
-                    self.blotter.heed(&report);
                     self.outcome.refused += u64::from(matches!(
                         report.kind,
                         ExecutionKind::Rejected | ExecutionKind::CancelRejected
                     ));
-                    if report.kind == ExecutionKind::Executed {
-                        self.known.fill(&fill(&report));
-                    }
-                    reports.push(report);
+                    self.seat.report(Report::from(&report));
                 }
             }
         }
-        let mut requests = Vec::new();
-        let mut desk = Desk {
-            now,
-            image: &self.image,
-            account: &self.known,
-            blotter: &mut self.blotter,
-            requests: &mut requests,
-        };
-        for report in &reports {
-            self.strategy.on_report(report, &mut desk);
-        }
-        for trade in &trades {
-            self.strategy.on_trade(trade, &mut desk);
-        }
-        for instrument in touched {
-            self.strategy.on_book(instrument, &mut desk);
-        }
+        self.seat.tell(now, self.strategy);
+        let requests: Vec<Command> =
+            self.seat.requests().map(|request| command(&request)).collect();
         for request in &requests {
             let cancel = request.kind == CommandKind::Cancel;
             *if cancel { &mut self.outcome.cancels } else { &mut self.outcome.orders } += 1;
@@ -417,21 +386,17 @@ impl<'s> Run<'s> {
         self.requests.send(now, requests);
     }
 
-    /// An event as participants get it, into the strategy's books; the instrument it is about.
-    fn show(&mut self, event: &MarketEvent, now: Nanos) -> InstrumentId {
+    /// An event as participants get it, into the strategy's books.
+    fn show(&mut self, event: &MarketEvent, now: Nanos) {
         let midnight = Nanos(now.0 - now.0 % DAY_NS);
         if midnight != self.midnight {
             self.midnight = midnight;
             self.encoder = Encoder::new(&self.instruments, midnight);
         }
         self.bytes.clear();
-        if self.encoder.encode(event, now, &mut self.bytes).is_err() {
-            return InstrumentId(0);
-        }
-        self.digest.push(&self.bytes);
-        match self.image.apply(&self.bytes) {
-            Ok(message) => InstrumentId(message.header().locate.get()),
-            Err(_) => InstrumentId(0),
+        if self.encoder.encode(event, now, &mut self.bytes).is_ok() {
+            self.digest.push(&self.bytes);
+            self.seat.message(0, &self.bytes);
         }
     }
 
@@ -449,6 +414,28 @@ impl<'s> Run<'s> {
         self.outcome.account = self.account;
         self.outcome.digest = self.digest.value();
         self.outcome
+    }
+}
+
+/// A request as the engine takes it.
+fn command(request: &Request) -> Command {
+    match *request {
+        Request::Cancel { id } => Command {
+            account: STRATEGY,
+            user_ref: UserRefNum(id),
+            ..Command::new(CommandKind::Cancel)
+        },
+        Request::Order { id, instrument, side, qty, price, life, rests } => Command {
+            account: STRATEGY,
+            instrument,
+            user_ref: UserRefNum(id),
+            side,
+            qty: Qty(qty.into()),
+            price,
+            time_in_force: life,
+            flags: if rests { ORDER_POST_ONLY } else { 0 },
+            ..Command::new(CommandKind::NewOrder)
+        },
     }
 }
 

@@ -316,7 +316,8 @@ mod tests {
     use types::SplitMix64;
 
     use super::*;
-    use crate::{Config, Delay, Desk, Idle, Outcome, Strategy, run};
+    use crate::{Config, Delay, Outcome, run};
+    use strategy::{Desk, Idle, Strategy};
 
     fn quote(time: i64, bid: Told, offer: Told) -> Tick {
         let (bid, bid_size) = bid.unzip();
@@ -341,7 +342,7 @@ mod tests {
     struct Buys(i64, bool);
 
     impl Strategy for Buys {
-        fn name(&self) -> &'static str {
+        fn name(&self) -> &str {
             "buys"
         }
 

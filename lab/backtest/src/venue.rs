@@ -8,7 +8,7 @@ use types::{
     MarketEvent, Nanos, Phase, Seq, ShardId, Source, UserRefNum,
 };
 
-use crate::record::MarketTrade;
+use strategy::MarketTrade;
 
 /// Account of the recorded market's resting orders.
 pub(crate) const RECORDED: AccountId = AccountId(1);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use backtest::{
-    Config, Delay, Desk, Fees, Idle, ItchReader, Maker, MakerConfig, Outcome, Printed, Record,
-    Recording, Strategy, Taker, TakerConfig, What, run,
-};
-use feed::BookImage;
+use backtest::{Config, Delay, Fees, ItchReader, Outcome, Printed, Record, Recording, What, run};
+use feed::{BookImage, Level};
 use proptest::prelude::*;
+use strategy::{
+    Cage, Desk, Idle, Limits, Maker, MakerConfig, Module, Programmed, Strategy, Taker, TakerConfig,
+};
 use types::{InstrumentId, Liquidity, Nanos, Price, Qty, Side, SplitMix64, Symbol, TimeInForce};
 use wire::itch;
 
@@ -39,9 +39,18 @@ fn prompt() -> Config {
 
 type Levels = Vec<(Side, i64, u64, u32)>;
 
+fn all(depth: impl Iterator<Item = (Side, Level)>) -> Levels {
+    depth.map(|(side, l)| (side, l.price.0, l.qty.0, l.orders)).collect()
+}
+
 fn levels(image: &BookImage) -> Levels {
-    let side = |side| image.depth(ONE, side).map(move |l| (side, l.price.0, l.qty.0, l.orders));
-    side(Side::Buy).chain(side(Side::Sell)).collect()
+    let side = |side| image.depth(ONE, side).map(move |level| (side, level));
+    all(side(Side::Buy).chain(side(Side::Sell)))
+}
+
+fn seen(desk: &Desk<'_>) -> Levels {
+    let side = |side| desk.depth(ONE, side).map(move |level| (side, level));
+    all(side(Side::Buy).chain(side(Side::Sell)))
 }
 
 /// Notes the book as it is after each time.
@@ -49,12 +58,12 @@ fn levels(image: &BookImage) -> Levels {
 struct Watcher(BTreeMap<Nanos, Levels>);
 
 impl Strategy for Watcher {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "watcher"
     }
 
     fn on_book(&mut self, _: InstrumentId, desk: &mut Desk<'_>) {
-        self.0.insert(desk.now(), levels(desk.books()));
+        self.0.insert(desk.now(), seen(desk));
     }
 }
 
@@ -66,12 +75,12 @@ struct Once {
 }
 
 impl Strategy for Once {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "once"
     }
 
     fn on_book(&mut self, instrument: InstrumentId, desk: &mut Desk<'_>) {
-        let bid = desk.books().best(instrument, Side::Buy).map(|level| level.price.0);
+        let bid = desk.best(instrument, Side::Buy).map(|level| level.price.0);
         if bid == Some(self.at) && !self.sent {
             self.sent = true;
             let (side, qty, price, life) = self.order;
@@ -192,6 +201,36 @@ fn without_a_strategy_the_books_are_the_recorded_ones_at_every_time() {
             }
         }
         assert!(watcher.0.len() > 3_000);
+    }
+}
+
+/// The example of `sdk/strategy` as a module, and the built-in strategy that does the same.
+#[test]
+fn a_module_asks_for_what_the_same_strategy_in_rust_asks_for() {
+    const MAKER: &[u8] = include_bytes!("../../../crates/strategy/tests/guests/maker.wasm");
+    let limits = Limits::default();
+    let module = Module::new("maker", MAKER, &limits).unwrap();
+    for seed in 0..3 {
+        let recording = recording(&exchange(seed, 2_000).0);
+        let delay = Delay { ns: 1_500, jitter_ns: 700 };
+        let config = Config { feed: delay, orders: delay, seed, ..Config::default() };
+        let play = |offset: i64| {
+            let settings = format!("lots=3 offset={offset} most=9");
+            let cage = Cage::new(&module, &settings, &limits).unwrap();
+            let market = (recording.instruments(), 4);
+            let mut caged = Programmed::start(cage, market, (limits.actions, limits.unanswered));
+            let outcome = run(&recording, config, &mut caged).unwrap();
+            assert_eq!(caged.failure(), None);
+            outcome
+        };
+        let caged = play(0);
+        let mut maker = Maker(MakerConfig { qty: 3, offset: 0, lots_max: 9 });
+        let built_in = run(&recording, config, &mut maker).unwrap();
+        let figures = |of: &Outcome| (of.digest, of.orders, of.cancels, of.fills.len());
+        assert_eq!(figures(&caged), figures(&built_in), "seed {seed}");
+        assert!(caged.orders > 100 && caged.fills.len() > 20, "seed {seed}: {:?}", figures(&caged));
+        // Control: other settings, another outcome.
+        assert_ne!(play(1).digest, built_in.digest, "seed {seed}");
     }
 }
 
@@ -370,7 +409,7 @@ struct Left {
 }
 
 impl Strategy for Left {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "left"
     }
 
@@ -446,7 +485,7 @@ proptest! {
         let tape = tape(&events);
         let idle = run(&tape, prompt(), &mut Idle);
         prop_assert!(idle.is_none_or(|outcome| outcome.fills.is_empty()));
-        let mut maker = Maker(MakerConfig { qty: 3, offset: 1, lots_max: 9 });
+        let mut maker = Maker(MakerConfig { qty: 3, offset: 0, lots_max: 9 });
         if let Some(outcome) = run(&tape, prompt(), &mut maker) {
             let lots: i64 = outcome.fills.iter().map(|fill| fill.lots()).sum();
             prop_assert_eq!(lots, outcome.account.holding(ONE).lots);

@@ -8,10 +8,12 @@ use feed::ListenerConfig;
 use feed::pcap::{put_header, put_udp};
 use feed::plant::VenueFeed;
 use serde_json::Value;
+use strategy::Request;
+use strategy::heard::{self, Opening};
 use ticks::{TickWriter, WriterConfig};
 use types::{
     Channel, ClockReading, Instrument, InstrumentId, MarketEvent, MatchNumber, Nanos, Node,
-    OrderRef, Outbox, Peer, Price, Qty, Side, Symbol,
+    OrderRef, Outbox, Peer, Price, Qty, Side, Symbol, TimeInForce,
 };
 use wire::itch::Encoder;
 use wire::moldudp::{PacketBuilder, Session};
@@ -182,6 +184,92 @@ fn a_strategy_that_dies_talks_rubbish_or_says_nothing_is_told_so() {
         assert_eq!(output.status.code(), Some(1), "{command}: {said}");
         assert!(said.contains(complaint), "{command}: {said}");
     }
+}
+
+/// A guest of the cage's own tests.
+fn guest(name: &str) -> String {
+    format!("{}/../../crates/strategy/tests/guests/{name}.wasm", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_module_trades_like_the_built_in_maker_and_one_that_is_caged_is_told_so() {
+    let (_scratch, path) = market("wasm");
+    let result = |args: &[&str]| {
+        let output = backtest(&path, args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        ["digest", "orders", "cancels", "made_lots"].map(|name| json[name].clone())
+    };
+    let built_in = result(&["--qty", "5", "--lots-max", "20"]);
+    let wasm = |guest: &str, settings: &str| {
+        ["--strategy-wasm", guest, "--strategy-settings", settings].map(str::to_string)
+    };
+    let played = |settings: &str| {
+        let args = wasm(&guest("maker"), settings);
+        result(&args.each_ref().map(String::as_str))
+    };
+    assert_eq!(played("lots=5 most=20"), built_in);
+    assert_ne!(played("lots=4 most=20"), built_in);
+    for (name, settings, complaint) in [
+        ("misbehave", "loop at=5", "out of fuel"),
+        ("misbehave", "divide at=5", "trapped on a book"),
+        ("maker", "lots=0", "lots=0: 1 to 1000000"),
+        ("nobody", "", "nobody.wasm"),
+    ] {
+        let args = wasm(&guest(name), settings);
+        let output = backtest(&path, &args.each_ref().map(String::as_str));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{settings}: {said}");
+        assert!(said.contains(complaint), "{settings}: {said}");
+    }
+}
+
+#[test]
+fn what_a_strategy_heard_is_told_to_a_module_again_and_its_requests_are_compared() {
+    let (scratch, _) = market("heard");
+    let id = InstrumentId(1);
+    let symbol = Symbol::new("MSFT").expect("a symbol");
+    let (tick, price_max, qty_max) = (Price(1), Price(4_000_000_000), Qty(4_000_000_000));
+    let instruments = [Instrument { id, symbol, tick, price_max, qty_max, lot_decimals: 0 }];
+    let opening = Opening { price_decimals: 4, streams: 1, orders_max: 100, midnight: Nanos(0) };
+    // One bids and one offers: a maker of three lots joins both.
+    let record = |qty: u32| {
+        let mut record = Vec::new();
+        heard::begin(&mut record, &opening, &instruments);
+        for message in messages().iter().take(3) {
+            heard::message(&mut record, 0, message);
+        }
+        heard::told(&mut record, Nanos(9));
+        let quotes = [(1, Side::Buy, Price(1_000_000)), (2, Side::Sell, Price(1_000_100))];
+        for (id, side, price) in quotes {
+            let (instrument, life) = (InstrumentId(1), TimeInForce::Day);
+            let order = Request::Order { id, instrument, side, qty, price, life, rests: true };
+            heard::request(&mut record, &order);
+        }
+        record
+    };
+    let path = scratch.0.join("maker.heard");
+    let module = guest("maker");
+    let args = ["--strategy-wasm", module.as_str(), "--strategy-settings", "lots=3"];
+    for (qty, same) in [(3, true), (4, false)] {
+        std::fs::write(&path, record(qty)).expect("a file");
+        let output = backtest(&path, &args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(i32::from(!same)), "{said}");
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(json["same"], same, "{json:#}");
+        assert!(json["orders"].as_u64() > Some(0), "{json:#}");
+        assert_eq!(said.contains("its requests are not those of the record"), !same, "{said}");
+    }
+    // A record needs a module, and has to be one.
+    let output = backtest(&path, &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--strategy-wasm"));
+    std::fs::write(&path, [heard::MAGIC.as_slice(), b"S?"].concat()).expect("a file");
+    let output = backtest(&path, &args);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("byte 8: no opening of version 1"), "{said}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::*;
 use crate::dbn::read_dbn;
 use crate::dbn::tests::{file, mbo};
 use crate::equality::Shares;
-use crate::strategy::Idle;
+use strategy::{Desk, Idle};
 
 const LAST: u8 = dbn::flags::LAST;
 const SNAPSHOT: u8 = dbn::flags::SNAPSHOT;
@@ -204,7 +204,7 @@ fn what_the_data_says_of_its_state_holds_and_what_it_lost_is_not_compared() {
 struct Selfish(u32);
 
 impl Strategy for Selfish {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "selfish"
     }
 

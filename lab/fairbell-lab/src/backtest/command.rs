@@ -12,21 +12,18 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use backtest::{Desk, MarketTrade, Recording, Strategy};
+use feed::Level;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use types::{
-    ExecutionKind, ExecutionReport, InstrumentId, Liquidity, Price, Side, Symbol, TimeInForce,
-};
+use strategy::{News, Program, ReportKind};
+use types::{InstrumentId, Price, Side, Symbol, TimeInForce};
 
 use host::failure::Failure;
 
 /// Bytes of an answer at most, its end of line included.
 const LINE_MAX: usize = 64 << 10;
 /// Actions of an answer at most.
-const ACTIONS_MAX: usize = 1_000;
-/// Levels of a side that are told.
-const DEPTH: usize = 10;
+pub const ACTIONS_MAX: usize = 1_000;
 
 /// One action of an answer.
 #[derive(Deserialize, Debug, PartialEq, Eq)]
@@ -100,14 +97,13 @@ fn actions(bytes: &[u8]) -> Result<Vec<Action>, String> {
     Ok(actions)
 }
 
-/// A strategy in another process.
+/// A program in another process.
 pub struct External {
     child: Child,
     to: Option<ChildStdin>,
     from: Receiver<Answer>,
     patience: Duration,
     symbols: BTreeMap<InstrumentId, Symbol>,
-    error: Option<String>,
 }
 
 impl External {
@@ -115,11 +111,7 @@ impl External {
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(
-        command: &str,
-        patience: Duration,
-        recording: &Recording,
-    ) -> Result<External, Failure> {
+    pub fn start(command: &str, patience: Duration) -> Result<External, Failure> {
         let failed = |error| Failure::Run(format!("{command}: {error}"));
         let mut child = Command::new("sh")
             .args(["-c", command])
@@ -132,18 +124,7 @@ impl External {
             std::thread::spawn(move || read_lines(output, &sender));
         }
         let to = child.stdin.take();
-        let symbols = recording.instruments().iter().map(|one| (one.id, one.symbol)).collect();
-        let mut external = External { child, to, from, patience, symbols, error: None };
-        let names: Vec<&str> = external.symbols.values().map(Symbol::as_str).collect();
-        let decimals = recording.price_decimals;
-        let start = json!({"type": "start", "version": 1, "symbols": names,
-                           "price_decimals": decimals});
-        match external.ask(&start) {
-            Ok(actions) if actions.is_empty() => {}
-            Ok(_) => external.error = Some("acted before there was any news".to_string()),
-            Err(error) => external.error = Some(error),
-        }
-        Ok(external)
+        Ok(External { child, to, from, patience, symbols: BTreeMap::new() })
     }
 
     fn say(&mut self, news: &Value) -> std::io::Result<()> {
@@ -165,50 +146,41 @@ impl External {
         }
     }
 
-    /// Tells the news and does what the answer says.
-    fn tell(&mut self, news: &Value, desk: &mut Desk<'_>) {
-        if self.error.is_some() {
-            return;
-        }
-        let done = self
-            .ask(news)
-            .and_then(|actions| actions.into_iter().try_for_each(|action| self.act(action, desk)));
-        self.error = done.err();
-    }
-
-    fn act(&self, action: Action, desk: &mut Desk<'_>) -> Result<(), String> {
-        match action {
-            Action::Cancel { id } => desk.cancel(id),
+    /// An action as strategies have them.
+    fn read(&self, action: Action) -> Result<strategy::Action, String> {
+        Ok(match action {
+            Action::Cancel { id } => strategy::Action::Cancel { id },
             Action::Order { symbol, side, qty, price, life, post_only } => {
                 let known = self.symbols.iter().find(|(_, name)| name.as_str() == symbol);
                 let Some((instrument, _)) = known else {
                     return Err(format!("ordered {symbol}, which is not in the recording"));
                 };
-                let side = match side {
-                    Way::Buy => Side::Buy,
-                    Way::Sell => Side::Sell,
-                };
-                let life = match life {
-                    Life::Day => TimeInForce::Day,
-                    Life::Ioc => TimeInForce::ImmediateOrCancel,
-                };
-                desk.send(*instrument, side, (qty, Price(price)), life, post_only);
+                strategy::Action::Order {
+                    instrument: *instrument,
+                    side: match side {
+                        Way::Buy => Side::Buy,
+                        Way::Sell => Side::Sell,
+                    },
+                    qty,
+                    price: Price(price),
+                    life: match life {
+                        Life::Day => TimeInForce::Day,
+                        Life::Ioc => TimeInForce::ImmediateOrCancel,
+                    },
+                    rests: post_only,
+                }
             }
-        }
-        Ok(())
+        })
     }
 
     fn symbol(&self, instrument: InstrumentId) -> &str {
         self.symbols.get(&instrument).map_or("", |symbol| symbol.as_str())
     }
 
-    /// Says that it is over; gives the error, if there was one.
-    pub fn finish(mut self) -> Option<String> {
-        if self.error.is_none() {
-            // Whoever is gone by now has said all there was to say.
-            let _ = self.say(&json!({"type": "end"}));
-        }
-        self.error.take()
+    /// Says that it is over.
+    pub fn finish(&mut self) {
+        // Whoever is gone by now has said all there was to say.
+        let _ = self.say(&json!({"type": "end"}));
     }
 }
 
@@ -231,76 +203,79 @@ fn way(side: Side) -> &'static str {
     if side == Side::Buy { "buy" } else { "sell" }
 }
 
-impl Strategy for External {
-    fn name(&self) -> &'static str {
+fn levels(side: &[Level]) -> Vec<[i64; 2]> {
+    side.iter().map(|level| [level.price.0, level.qty.0 as i64]).collect()
+}
+
+impl Program for External {
+    fn name(&self) -> &str {
         "command"
     }
 
-    fn on_book(&mut self, instrument: InstrumentId, desk: &mut Desk<'_>) {
-        let side = |side| -> Vec<[i64; 2]> {
-            let depth = desk.books().depth(instrument, side).take(DEPTH);
-            depth.map(|level| [level.price.0, level.qty.0 as i64]).collect()
+    fn tell(&mut self, news: &News<'_>, answer: &mut Vec<strategy::Action>) -> Result<(), String> {
+        let line = match news {
+            News::Start { instruments, price_decimals } => {
+                self.symbols = instruments.iter().map(|one| (one.id, one.symbol)).collect();
+                let names: Vec<&str> = self.symbols.values().map(Symbol::as_str).collect();
+                json!({"type": "start", "version": 1, "symbols": names,
+                       "price_decimals": price_decimals})
+            }
+            News::Book { now, instrument, bids, asks, held, orders } => {
+                let orders: Vec<Value> = orders
+                    .iter()
+                    .map(|order| {
+                        json!({"id": order.id, "side": way(order.side), "price": order.price.0,
+                               "open": order.open, "working": order.working,
+                               "leaving": order.leaving})
+                    })
+                    .collect();
+                json!({
+                    "type": "book",
+                    "time_ns": now.0,
+                    "symbol": self.symbol(*instrument),
+                    "bids": levels(bids),
+                    "asks": levels(asks),
+                    "lots": held,
+                    "orders": orders,
+                })
+            }
+            News::Report { now, report } => {
+                let kind = match report.kind {
+                    ReportKind::Accepted => "accepted",
+                    ReportKind::Executed => "executed",
+                    ReportKind::Rejected => "rejected",
+                    ReportKind::CancelRejected => "cancel_rejected",
+                    ReportKind::Ended => "ended",
+                    ReportKind::Changed => "changed",
+                };
+                json!({
+                    "type": "report",
+                    "time_ns": now.0,
+                    "happened_ns": report.happened.0,
+                    "symbol": self.symbol(report.instrument),
+                    "id": report.id,
+                    "kind": kind,
+                    "side": way(report.side),
+                    "price": report.price.0,
+                    "qty": report.qty.0,
+                    "left": report.left.0,
+                    "rested": report.rested,
+                })
+            }
+            News::Trade { now, trade } => json!({
+                "type": "trade",
+                "time_ns": now.0,
+                "happened_ns": trade.time.0,
+                "symbol": self.symbol(trade.instrument),
+                "price": trade.price.0,
+                "qty": trade.qty.0,
+                "aggressor": trade.aggressor.map(way),
+            }),
         };
-        let orders: Vec<Value> = desk
-            .orders(instrument)
-            .map(|order| {
-                json!({"id": order.id, "side": way(order.side), "price": order.price.0,
-                       "open": order.open, "working": order.working, "leaving": order.leaving})
-            })
-            .collect();
-        let news = json!({
-            "type": "book",
-            "time_ns": desk.now().0,
-            "symbol": self.symbol(instrument),
-            "bids": side(Side::Buy),
-            "asks": side(Side::Sell),
-            "lots": desk.lots(instrument),
-            "orders": orders,
-        });
-        self.tell(&news, desk);
-    }
-
-    fn on_report(&mut self, report: &ExecutionReport, desk: &mut Desk<'_>) {
-        let kind = match report.kind {
-            ExecutionKind::Accepted => "accepted",
-            ExecutionKind::Executed => "executed",
-            ExecutionKind::Rejected => "rejected",
-            ExecutionKind::CancelRejected => "cancel_rejected",
-            _ if report.leaves.0 == 0 => "ended",
-            _ => "changed",
-        };
-        let executed = report.kind == ExecutionKind::Executed;
-        let news = json!({
-            "type": "report",
-            "time_ns": desk.now().0,
-            "happened_ns": report.t_seq.0,
-            "symbol": self.symbol(report.instrument),
-            "id": report.user_ref.0,
-            "kind": kind,
-            "side": way(report.side),
-            "price": report.price.0,
-            "qty": report.qty.0,
-            "left": report.leaves.0,
-            "rested": executed && report.liquidity == Liquidity::Added,
-        });
-        self.tell(&news, desk);
-    }
-
-    fn on_trade(&mut self, trade: &MarketTrade, desk: &mut Desk<'_>) {
-        let news = json!({
-            "type": "trade",
-            "time_ns": desk.now().0,
-            "happened_ns": trade.time.0,
-            "symbol": self.symbol(trade.instrument),
-            "price": trade.price.0,
-            "qty": trade.qty.0,
-            "aggressor": trade.aggressor.map(way),
-        });
-        self.tell(&news, desk);
-    }
-
-    fn has_failed(&self) -> bool {
-        self.error.is_some()
+        for action in self.ask(&line)? {
+            answer.push(self.read(action)?);
+        }
+        Ok(())
     }
 }
 

@@ -7,14 +7,15 @@ mod tell;
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use backtest::{
-    Config, Delay, Fees, Idle, Maker, MakerConfig, Outcome, Recording, Strategy, Taker, TakerConfig,
-};
+use backtest::{Config, Delay, Fees, Outcome, Recording};
 use clap::{Args, ValueEnum};
-use types::{Nanos, SelfTrade};
+use strategy::{
+    Cage, Idle, Limits, Maker, MakerConfig, Module, Programmed, Strategy, Taker, TakerConfig, heard,
+};
+use types::{Instrument, Nanos, SelfTrade};
 
 use self::command::External;
 use self::record_files::RecordFiles;
@@ -26,7 +27,9 @@ use host::failure::Failure;
     fairbell-lab backtest out/exchange.log --strategy none          the recorded market alone\n  \
     fairbell-lab backtest day.itch --instrument MSFT --strategy maker --qty 100 --lots-max 1000\n  \
     fairbell-lab backtest es.mbo.dbn.zst --instrument ESZ5 --strategy taker --order-delay-us 250\n  \
-    fairbell-lab backtest capture.pcap --jitter-us 50 --seed 7 --out out/backtest --json\n\n\
+    fairbell-lab backtest capture.pcap --jitter-us 50 --seed 7 --out out/backtest --json\n  \
+    fairbell-lab backtest out/exchange.log --strategy-wasm maker.wasm --strategy-settings lots=2\n  \
+    fairbell-lab backtest out/maker.heard --strategy-wasm maker.wasm          what it heard live, again\n\n\
     FILE is an input log of ours, a capture (pcap, pcapng) of MoldUDP64 with ITCH 5.0, a file of\n\
     ITCH messages or of packets each behind its length (what up --capture writes), or a DBN file\n\
     of schema mbo; gzip and Zstandard are unpacked. A folder, or one file of it, that\n\
@@ -42,6 +45,12 @@ pub struct BacktestArgs {
     /// its standard input and output
     #[arg(long, value_name = "COMMAND", conflicts_with = "strategy")]
     pub strategy_cmd: Option<String>,
+    /// A strategy that is a WebAssembly module of the interface fairbell:strategy, under the usual limits
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["strategy", "strategy_cmd"])]
+    pub strategy_wasm: Option<PathBuf>,
+    /// What the module is told as its settings
+    #[arg(long, value_name = "TEXT", default_value = "", requires = "strategy_wasm")]
+    pub strategy_settings: String,
     /// How long the other process may take for an answer, in seconds
     #[arg(long, value_name = "S", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -136,12 +145,14 @@ impl SelfTradeRule {
     }
 }
 
+pub use self::tell::{replayed, replayed_json};
+
 /// All there is to tell.
 struct Told<'a> {
     args: &'a BacktestArgs,
     read: &'a read::Found,
     outcome: &'a Outcome,
-    strategy: &'static str,
+    strategy: String,
     took_ns: u64,
 }
 
@@ -150,6 +161,9 @@ struct Told<'a> {
 /// # Errors
 /// The file cannot be read or holds no events.
 pub fn run(args: &BacktestArgs) -> Result<(), Failure> {
+    if let Some(bytes) = read::heard(&args.file)? {
+        return replay(args, &bytes);
+    }
     let wanted = read::Wanted {
         instruments: &args.instruments,
         records_max: args.records_max,
@@ -194,7 +208,7 @@ fn play(
     args: &BacktestArgs,
     recording: &Recording,
     files: Option<&mut RecordFiles<BufWriter<File>>>,
-) -> Result<(&'static str, Option<Outcome>), Failure> {
+) -> Result<(String, Option<Outcome>), Failure> {
     let delay = |us: u64| Delay {
         ns: us.saturating_mul(Nanos::MICRO),
         jitter_ns: args.jitter_us.saturating_mul(Nanos::MICRO).min(Nanos::SECOND * 3_600),
@@ -213,13 +227,26 @@ fn play(
         Some(files) => backtest::run_observed(recording, config, strategy, files),
         None => backtest::run(recording, config, strategy),
     };
+    let market = (recording.instruments(), recording.price_decimals as u8);
     if let Some(command) = &args.strategy_cmd {
         let patience = Duration::from_secs(args.strategy_timeout_s);
-        let mut external = External::start(command, patience, recording)?;
+        let external = External::start(command, patience)?;
+        let mut external = Programmed::start(external, market, (command::ACTIONS_MAX, usize::MAX));
         let outcome = play(&mut external);
-        return match external.finish() {
+        return match external.failure() {
             Some(error) => Err(Failure::Run(format!("strategy {command}: {error}"))),
-            None => Ok(("command", outcome)),
+            None => {
+                external.program_mut().finish();
+                Ok((external.name().to_string(), outcome))
+            }
+        };
+    }
+    if let Some(path) = &args.strategy_wasm {
+        let mut caged = caged(path, &args.strategy_settings, market)?;
+        let outcome = play(&mut caged);
+        return match caged.failure() {
+            Some(error) => Err(host::failure::on(path, error)),
+            None => Ok((caged.name().to_string(), outcome)),
         };
     }
     let mut strategy: Box<dyn Strategy> = match args.strategy {
@@ -231,5 +258,52 @@ fn play(
         }
     };
     let outcome = play(strategy.as_mut());
-    Ok((strategy.name(), outcome))
+    Ok((strategy.name().to_string(), outcome))
+}
+
+/// Starts the module in a file, under the usual limits.
+fn caged(
+    path: &Path,
+    settings: &str,
+    market: (&[Instrument], u8),
+) -> Result<Programmed<Cage>, Failure> {
+    let bytes = std::fs::read(path).map_err(|error| host::failure::on(path, error))?;
+    let limits = Limits::default();
+    let name = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into());
+    let cage = Module::new(&name, &bytes, &limits)
+        .and_then(|module| Cage::new(&module, settings, &limits))
+        .map_err(|error| host::failure::on(path, error))?;
+    Ok(Programmed::start(cage, market, (limits.actions, limits.unanswered)))
+}
+
+/// Tells a module what a strategy heard live or in the simulator, and compares what it asks for.
+fn replay(args: &BacktestArgs, bytes: &[u8]) -> Result<(), Failure> {
+    let Some(path) = &args.strategy_wasm else {
+        let why = "what a strategy heard is replayed with a module: name it with --strategy-wasm";
+        return Err(Failure::Usage(format!("{}: {why}", args.file.display())));
+    };
+    let mut refused = None;
+    let replayed = heard::replay(bytes, |instruments, price_decimals| {
+        match caged(path, &args.strategy_settings, (instruments, price_decimals)) {
+            Ok(caged) => Ok(Box::new(caged) as Box<dyn Strategy>),
+            Err(failure) => {
+                let why = failure.to_string();
+                refused = Some(failure);
+                Err(why)
+            }
+        }
+    });
+    if let Some(failure) = refused {
+        return Err(failure);
+    }
+    let replayed = replayed.map_err(|error| host::failure::on(&args.file, error))?;
+    if args.json {
+        println!("{:#}", tell::replayed_json(&replayed));
+    } else {
+        print!("{}", tell::replayed(&replayed));
+    }
+    match replayed.is_equal() {
+        true => Ok(()),
+        false => Err(Failure::Run("its requests are not those of the record".to_string())),
+    }
 }

@@ -94,6 +94,23 @@ pub fn read(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
     }
 }
 
+/// The bytes of a file that says what a strategy heard; `None`: it is another one.
+///
+/// # Errors
+/// It can't be read.
+pub fn heard(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
+    if path.is_dir() {
+        return Ok(None);
+    }
+    let mut head = [0; strategy::heard::MAGIC.len()];
+    let mut file = File::open(path).map_err(|error| Failure::Usage(on_line(path, error)))?;
+    let count = file.read(&mut head).map_err(|error| on(path, error))?;
+    if head.get(..count) != Some(strategy::heard::MAGIC) {
+        return Ok(None);
+    }
+    std::fs::read(path).map(Some).map_err(|error| on(path, error))
+}
+
 /// What `fairbell feed serve --ticks` wrote: a folder, or one file of it.
 fn ticks(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
     let mut reader = backtest::TickReader::new(wanted.symbols()?, wanted.records_max);

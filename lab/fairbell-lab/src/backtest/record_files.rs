@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use backtest::{Best, Compared, Fill, Lots, MarketTrade, Observer, Recording};
+use backtest::{Best, Compared, Fill, Lots, Observer, Recording};
+use strategy::MarketTrade;
 use types::{InstrumentId, Liquidity, Nanos, Side, Symbol};
 
 const TRADES: &str = "time_ns,symbol,kind,side,price,qty";

@@ -5,6 +5,7 @@ use telemetry::plot::{Curve, Figure};
 
 use backtest::{Equality, Excluded, Markout, Shares};
 use serde_json::{Value, json};
+use strategy::heard::Replayed;
 
 use super::Told;
 
@@ -39,6 +40,39 @@ pub fn text(told: &Told<'_>) -> String {
     // Writing to a string cannot fail.
     let _ = write_text(told, &mut text);
     text
+}
+
+/// What a replay came to, for people.
+pub fn replayed(of: &Replayed) -> String {
+    let mut text = format!(
+        "heard: {} messages, {} reports, told {} times\nasked for: {} orders, {} cancels; {} of {} \
+         requests of the record are the same\n",
+        of.messages, of.reports, of.told, of.orders, of.cancels, of.equal, of.recorded
+    );
+    if let Some((at, then, now)) = &of.first_difference {
+        text += &format!("first difference at byte {at}: then {then}, now {now}\n");
+    }
+    for (when, why) in [("then", &of.failed_then), ("now", &of.failed_now)] {
+        if let Some(why) = why {
+            text += &format!("stopped {when}: {why}\n");
+        }
+    }
+    text + &format!("digest {:016x}\n", of.digest)
+}
+
+/// The same as JSON.
+pub fn replayed_json(of: &Replayed) -> Value {
+    let difference = of.first_difference.as_ref();
+    json!({
+        "messages": of.messages, "reports": of.reports, "told": of.told,
+        "orders": of.orders, "cancels": of.cancels,
+        "recorded": of.recorded, "equal": of.equal, "same": of.is_equal(),
+        "first_difference": difference.map(|(at, then, now)| {
+            json!({ "byte": at, "then": then, "now": now })
+        }),
+        "stopped_then": of.failed_then, "stopped_now": of.failed_now,
+        "digest": format!("{:016x}", of.digest),
+    })
 }
 
 fn write_text(told: &Told<'_>, to: &mut String) -> std::fmt::Result {
@@ -239,7 +273,7 @@ pub fn figures(told: &Told<'_>) -> Vec<Figure> {
         y,
         curves: vec![Curve { name: name.to_string(), points }],
     };
-    let (unit, strategy) = (told.unit(), told.strategy);
+    let (unit, strategy) = (told.unit(), told.strategy.as_str());
     vec![
         figure(
             "result",
