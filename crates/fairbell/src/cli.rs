@@ -74,6 +74,8 @@ pub enum Command {
     Feed(crate::captures::FeedArgs),
     /// Make an authority and certificates for a trial of TLS
     Cert(crate::cert::CertArgs),
+    /// Make keys for participants' strategies, sign modules and check them
+    Strategy(crate::strategy::StrategyArgs),
     /// Print the hash of a password for the configuration
     HashPassword(crate::password::HashArgs),
     /// Keep clocks synchronized, and judge them

@@ -32,6 +32,7 @@ pub mod replica;
 pub mod report;
 pub mod statement;
 pub mod store;
+pub mod strategy;
 pub mod subscribe;
 pub mod telemetry;
 pub mod up;
@@ -101,6 +102,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         Command::Explain(args) => explain::run(&args, &[]),
         Command::Statement(args) => statement::run(&args, &[]),
         Command::Cert(args) => cert::run(&args),
+        Command::Strategy(args) => strategy::run(&args),
         Command::HashPassword(args) => password::run(&args),
         Command::Check(args) => match args.check {
             Check::Config(args) => check::config(&args),

@@ -54,7 +54,7 @@ use host::journal::kept::written;
 use host::replica::line::RootLine;
 use host::sockets::io;
 use host::telemetry::{Place, Releases, Service, Telemetry, fairness};
-use host::{deployment, group, room, spill};
+use host::{deployment, group, room, spill, strategies};
 
 use accelerate::Accelerator;
 use day::TradingDay;
@@ -181,6 +181,14 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         }
         None => None,
     };
+    let edge = |number: u32| {
+        let place = number as usize - 1;
+        let gateway = *plan.addresses.gateways.get(place)?;
+        let subscriptions = *plan.addresses.subscriptions.get(place)?;
+        Some(strategies::EdgeDoors { gateway, subscriptions })
+    };
+    let strategies = strategies::Ready::all(&config, &edge, (&args.out, clocks.of[1]))?;
+    let seen: Vec<_> = strategies.iter().map(|one| (one.name(), one.status())).collect();
     let web_greeting = web.as_ref().map_or(String::new(), |web| format!("\n{}", web.greeting()));
     let metrics = service.as_ref().and_then(Service::address);
     let metrics = metrics.map_or(String::new(), |at| format!("\nmetrics: http://{at}/metrics"));
@@ -206,8 +214,9 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         sample: sample.as_ref(),
     };
     let follower = store::start(&config, (&run.alarms, run.telemetry))?;
-    let mut ended = run.play(plan, (relay, web), (door, lines), &mut view)?;
+    let mut ended = run.play(plan, (relay, web, strategies), (door, lines), &mut view)?;
     notices.extend(service.map(Service::end).unwrap_or_default());
+    notices.extend(seen.iter().map(|(name, status)| strategies::line(name, status)));
     drop(view);
     spill::finish_log(&log, &mut ended.nodes)?;
     notices.extend(ended.notices.iter().cloned());
@@ -397,7 +406,7 @@ impl Run<'_> {
     fn play(
         &self,
         mut plan: Plan,
-        (relay, web): (Option<Relay>, Option<Web>),
+        (relay, web, strategies): (Option<Relay>, Option<Web>, Vec<strategies::Ready>),
         (door, lines): (door::Door, Receiver<String>),
         view: &mut View,
     ) -> Result<Ended, Failure> {
@@ -481,6 +490,15 @@ impl Run<'_> {
                     let served = web.serve(&stop, (&self.alarms, self.telemetry));
                     if let (Err(failure), Ok(mut trouble)) = (served, trouble.lock()) {
                         trouble.push(format!("the web door: {failure}"));
+                    }
+                });
+            }
+            for ready in strategies {
+                let (name, stop, trouble) = (ready.name(), &stop, &trouble);
+                scope.spawn(move || {
+                    let ran = ready.run(&self.alarms, stop);
+                    if let (Err(failure), Ok(mut trouble)) = (ran, trouble.lock()) {
+                        trouble.push(format!("strategy {name}: {failure}"));
                     }
                 });
             }

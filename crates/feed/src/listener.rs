@@ -186,6 +186,8 @@ pub struct Listener {
     checkpoints: Checkpoints,
     capture: Option<Capture>,
     ticker: Option<Ticker>,
+    /// Messages taken and not told yet, each behind its length, 16 bits; `None`: nobody wants them.
+    taken: Option<Vec<u8>>,
     prints: Vec<(MatchNumber, Nanos)>,
     reorder: Reorder,
     counters: ListenerCounters,
@@ -221,6 +223,7 @@ impl Listener {
             ),
             capture: config.capture.map(Capture::new),
             ticker: None,
+            taken: None,
             prints: Vec::with_capacity(config.prints_max.min(1 << 20)),
             reorder: Reorder::new(config.reorder_max),
             counters: ListenerCounters::default(),
@@ -328,6 +331,24 @@ impl Listener {
         self.ticker.iter_mut().for_each(|ticker| ticker.take(to));
     }
 
+    /// From now on messages are kept until somebody takes them.
+    pub(crate) fn tell_messages(&mut self) {
+        self.taken = Some(Vec::new());
+    }
+
+    /// Tells the messages taken since the last time, in sequence.
+    pub(crate) fn take_messages(&mut self, mut told: impl FnMut(&[u8])) {
+        let Some(taken) = &mut self.taken else { return };
+        let mut rest = &taken[..];
+        while let Some((&len, body)) = rest.split_first_chunk::<2>() {
+            let (message, later) =
+                body.split_at(usize::from(u16::from_be_bytes(len)).min(body.len()));
+            told(message);
+            rest = later;
+        }
+        taken.clear();
+    }
+
     /// Sets the addresses that the feed comes from; see [`crate::Subscriber::set_sources`].
     pub(crate) fn set_sources(&mut self, sources: Vec<Peer>) {
         self.config.sources = Some(sources);
@@ -350,6 +371,11 @@ impl Listener {
         self.stream.push(bytes);
         if let Some(capture) = &mut self.capture {
             capture.message(bytes);
+        }
+        if let Some(taken) = &mut self.taken {
+            // A message is part of a datagram, so that its length fits.
+            taken.extend((bytes.len() as u16).to_be_bytes());
+            taken.extend(bytes);
         }
         match self.image.apply(bytes) {
             Ok(message) => {

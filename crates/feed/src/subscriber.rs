@@ -83,6 +83,18 @@ impl Subscriber {
         self.clients.iter_mut().for_each(|client| client.take_ticks(to));
     }
 
+    /// From now on messages are kept until somebody takes them ([`Subscriber::take_messages`]).
+    pub fn tell_messages(&mut self) {
+        self.clients.iter_mut().for_each(Listener::tell_messages);
+    }
+
+    /// Tells the messages taken in sequence since the last time, each with the index of its session's listener.
+    pub fn take_messages(&mut self, mut told: impl FnMut(usize, &[u8])) {
+        for (index, client) in self.clients.iter_mut().enumerate() {
+            client.take_messages(|message| told(index, message));
+        }
+    }
+
     /// Index of the listener that a session is of.
     pub(crate) fn place(&self, session: &[u8; 10]) -> Option<usize> {
         self.sessions.iter().position(|of| sessions_later(of.0, *session).is_some())

@@ -32,6 +32,7 @@ pub mod room;
 pub mod serve;
 pub mod sockets;
 pub mod spill;
+pub mod strategies;
 pub mod subscriber;
 pub mod telemetry;
 pub mod tls;

@@ -173,6 +173,16 @@ impl Seat {
         self.blotter.orders.get(&id)
     }
 
+    /// Cancels of all orders that may still trade and are not leaving, for whoever has stopped the strategy.
+    pub(crate) fn cancels(&mut self) -> Vec<Request> {
+        let staying = self.blotter.orders.values_mut().filter(|order| !order.leaving);
+        let cancel = |order: &mut Order| {
+            order.leaving = true;
+            Request::Cancel { id: order.id }
+        };
+        staying.map(cancel).collect()
+    }
+
     /// How many orders may still trade.
     pub fn open_orders(&self) -> usize {
         self.blotter.orders.len()

@@ -70,7 +70,11 @@ pub const LISTS: &[(&str, usize)] = &[
     ("instrument", types::limits::INSTRUMENTS_MAX),
     ("account", types::limits::ACCOUNTS_MAX),
     ("shard", types::limits::SHARDS_MAX),
+    ("strategy", STRATEGIES_MAX),
 ];
+
+/// Most strategies of a configuration: each is a thread of its own.
+const STRATEGIES_MAX: usize = 64;
 
 /// How the orders of a price share a trade.
 pub const ALLOCATIONS: &[&str] = &["price-time", "pro-rata", "pro-rata-top"];
@@ -278,6 +282,18 @@ pub const KEYS: &[Key] = &[
     key("account.firm", Kind::Token { max: 24 }),
     required("shard.name", Kind::Text { max: 64 }),
     key("shard.symbols", Kind::Tokens { max: 8 }),
+    required("strategy.account", Kind::Token { max: 6 }),
+    required("strategy.module", Kind::Text { max: 1_024 }),
+    required("strategy.key", Kind::Text { max: 1_024 }),
+    key("strategy.signature", Kind::Text { max: 1_024 }),
+    key("strategy.settings", Kind::Text { max: 4_096 }),
+    whole("strategy.edge", 1, 256),
+    whole("strategy.fuel", 1_000, 1_000_000_000),
+    whole("strategy.memory_kib", 64, 1 << 20),
+    whole("strategy.actions", 1, 1_000),
+    whole("strategy.unanswered", 1, 65_536),
+    whole("strategy.module_kib", 1, 1 << 14),
+    key("strategy.record", Kind::Text { max: 1_024 }),
 ];
 
 const fn key(path: &'static str, kind: Kind) -> Key {

@@ -396,6 +396,7 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
     super::memory::relations(config, &mut both);
     super::retransmission::relations(config, &mut both);
     super::shards::relations(config, &mut both);
+    super::strategies::relations(config, &mut both);
     super::telemetry::relations(config, &mut both);
     found
 }

@@ -20,6 +20,7 @@ mod retransmission;
 pub mod shards;
 mod snapshot;
 mod store;
+pub mod strategies;
 pub mod telemetry;
 mod throttles;
 
@@ -45,6 +46,7 @@ pub use overlay::Overlay;
 pub use retransmission::Retransmission;
 pub use shards::{ShardEntry, Shards};
 pub use snapshot::Snapshot;
+pub use strategies::{Strategies, StrategyEntry};
 pub use throttles::throttle;
 
 /// Everything that can be set.
@@ -100,6 +102,9 @@ pub struct Config {
     /// `[[shard]]`; none: one with all instruments.
     #[serde(rename = "shard")]
     pub shards: Shards,
+    /// `[[strategy]]`; none by default.
+    #[serde(rename = "strategy")]
+    pub strategies: Strategies,
     /// Which shard it is read for, from 0: no key, each engine and log has its own.
     #[serde(skip)]
     pub of_shard: u16,

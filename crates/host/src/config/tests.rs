@@ -426,6 +426,7 @@ fn the_table_of_keys_has_no_stray_entries() {
     let mut config = Config::default();
     // None by default, and an entry of a list shows its fields.
     config.shards.0.push(crate::config::ShardEntry::default());
+    config.strategies.0.push(crate::config::StrategyEntry::default());
     let fields = serde_json::to_value(config).unwrap();
     for key in KEYS.iter().filter(|key| !key.path.starts_with("account.password")) {
         let (section, name) = key.path.split_once('.').unwrap();

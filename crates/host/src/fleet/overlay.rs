@@ -209,6 +209,9 @@ impl Machine<'_> {
         if stop.load(Ordering::Relaxed) {
             return Ok(());
         }
+        if !self.config.strategies.0.is_empty() {
+            told("[[strategy]]: machines of a fleet run none; participants are clients of an edge");
+        }
         let mut neighbours = Neighbours::of(self)?;
         let clusters = (0..self.parts.len()).map(|at| self.cluster(at, Secret([0; 32])));
         let clusters = clusters.collect::<Result<Vec<_>, _>>()?;

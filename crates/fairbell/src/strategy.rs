@@ -1,0 +1,160 @@
+//! `fairbell strategy`: keys of participants' programs, their signatures, and whether they would run.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use host::config::{Config, StrategyEntry};
+use host::failure::{Failure, on};
+use host::{config, files, strategies};
+use strategy::signature;
+
+/// Options of `fairbell strategy`.
+#[derive(Args, Clone, Debug)]
+pub struct StrategyArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What is done.
+#[derive(Subcommand, Clone, Debug)]
+pub enum What {
+    /// Make a private key and print its public key
+    #[command(after_help = "Examples:\n  \
+        fairbell strategy key guest.key      the public key is for `key` of [[strategy]]")]
+    Key(KeyArgs),
+    /// Sign a module for an account
+    #[command(after_help = "Examples:\n  \
+        fairbell strategy sign maker.wasm --account GUEST --key guest.key\n\n\
+        Writes maker.wasm.sig beside the module and prints the lines for the configuration.")]
+    Sign(SignArgs),
+    /// Check what a configuration says of strategies: signatures, modules, and that they start
+    #[command(after_help = "Examples:\n  \
+        fairbell strategy check                        those of fairbell.toml\n  \
+        fairbell strategy check --config venue.toml\n  \
+        fairbell strategy check --module maker.wasm --settings lots=2    a module that nobody has signed yet")]
+    Check(CheckArgs),
+}
+
+/// Options of `fairbell strategy key`.
+#[derive(Args, Clone, Debug)]
+pub struct KeyArgs {
+    /// File of the private key; there must be none yet
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// Options of `fairbell strategy sign`.
+#[derive(Args, Clone, Debug)]
+pub struct SignArgs {
+    /// The module
+    #[arg(value_name = "MODULE")]
+    pub module: PathBuf,
+    /// User name of the account that runs it
+    #[arg(long, value_name = "NAME")]
+    pub account: String,
+    /// File of the private key
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+}
+
+/// Options of `fairbell strategy check`.
+#[derive(Args, Clone, Debug)]
+pub struct CheckArgs {
+    /// The configuration [default: fairbell.toml when it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// This module under the usual limits, signed or not, in place of the configuration's strategies
+    #[arg(long, value_name = "FILE")]
+    pub module: Option<PathBuf>,
+    /// What it is told at its start
+    #[arg(long, value_name = "TEXT", default_value = "", requires = "module")]
+    pub settings: String,
+}
+
+/// Does it.
+///
+/// # Errors
+/// Files can't be read or written; a signature or a module is not right.
+pub fn run(args: &StrategyArgs) -> Result<(), Failure> {
+    match &args.what {
+        What::Key(args) => key(&args.file),
+        What::Sign(args) => sign(args),
+        What::Check(args) => check(args),
+    }
+}
+
+fn key(file: &Path) -> Result<(), Failure> {
+    if file.exists() {
+        return Err(Failure::Usage(format!("{}: is there already", file.display())));
+    }
+    let (private, public) = signature::new_key().map_err(|error| on(file, error))?;
+    files::write(file, private + "\n").map_err(|error| on(file, error))?;
+    println!("key = \"{public}\"");
+    Ok(())
+}
+
+fn sign(args: &SignArgs) -> Result<(), Failure> {
+    let read = |path: &Path| std::fs::read(path).map_err(|error| on(path, error));
+    let (module, private) = (read(&args.module)?, read(&args.key)?);
+    let private = String::from_utf8_lossy(&private);
+    let signed = signature::sign(&private, &args.account, &module);
+    let signed = signed.map_err(|error| on(&args.key, error))?;
+    let public = signature::public_key(&private).map_err(|error| on(&args.key, error))?;
+    let path = PathBuf::from(format!("{}.sig", args.module.display()));
+    files::write(&path, signed + "\n").map_err(|error| on(&path, error))?;
+    println!(
+        "[[strategy]]\naccount = \"{}\"\nmodule = \"{}\"\nkey = \"{public}\"",
+        args.account,
+        args.module.display()
+    );
+    Ok(())
+}
+
+fn check(args: &CheckArgs) -> Result<(), Failure> {
+    let config = config::read(args.config.as_deref())?;
+    if let Some(path) = &args.module {
+        let entry = StrategyEntry {
+            module: path.display().to_string(),
+            settings: args.settings.clone(),
+            ..StrategyEntry::default()
+        };
+        let bytes = std::fs::read(path).map_err(|error| on(path, error))?;
+        let module = strategy::Module::new("module", &bytes, &entry.limits());
+        let module = module.map_err(|error| on(path, error))?;
+        return started(&config, &module, &entry, &bytes);
+    }
+    if config.strategies.0.is_empty() {
+        return Err(Failure::Usage("the configuration has no [[strategy]]".to_string()));
+    }
+    for entry in &config.strategies.0 {
+        let module = strategies::module(entry)?;
+        let path = Path::new(&entry.module);
+        let bytes = std::fs::read(path).map_err(|error| on(path, error))?;
+        started(&config, &module, entry, &bytes)?;
+    }
+    Ok(())
+}
+
+/// Starts a module and says so.
+fn started(
+    config: &Config,
+    module: &strategy::Module,
+    entry: &StrategyEntry,
+    bytes: &[u8],
+) -> Result<(), Failure> {
+    let mut of = strategies::start(module, entry, &config.instruments())?;
+    let account = match entry.account.as_str() {
+        "" => String::new(),
+        account => format!(", signed for {account}"),
+    };
+    println!(
+        "{}: {} bytes, SHA-256 {}{account}; starts with {} fuel of {}",
+        entry.module,
+        bytes.len(),
+        signature::digest(bytes),
+        of.program_mut().used(),
+        entry.fuel
+    );
+    Ok(())
+}
