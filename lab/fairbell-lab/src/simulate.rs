@@ -20,12 +20,14 @@ mod replicas;
 mod run;
 mod scenario;
 mod shards;
+mod strategies;
 mod zones;
 
 pub use attacks::AttackArgs;
 pub use days::DaysArgs;
 pub use fuzz::FuzzArgs;
 pub use replicas::ReplicasArgs;
+pub use strategies::StrategySimArgs;
 pub use zones::ZonesArgs;
 
 /// Orders of a simulated seed.
@@ -93,6 +95,8 @@ pub enum Sim {
     Days(DaysArgs),
     /// Groups of replicas in two zones: what each layout costs, and what is left without a zone
     Zones(ZonesArgs),
+    /// A participant's program beside an edge: what it hears and when, and the same orders again
+    Strategy(StrategySimArgs),
 }
 
 /// Runs the seeds and prints their sums; fails when a seed does.
@@ -103,6 +107,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         Some(Sim::Replicas(args)) => return replicas::run(args),
         Some(Sim::Days(args)) => return days::run(args),
         Some(Sim::Zones(args)) => return zones::run(args),
+        Some(Sim::Strategy(args)) => return strategies::run(args),
         None => {}
     }
     if let Some(file) = &args.scenario {

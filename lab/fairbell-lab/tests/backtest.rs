@@ -273,6 +273,32 @@ fn what_a_strategy_heard_is_told_to_a_module_again_and_its_requests_are_compared
 }
 
 #[test]
+fn what_a_module_heard_in_the_simulator_gives_the_same_orders_in_a_backtest() {
+    let (scratch, _) = market("simulated");
+    let (record, module) = (scratch.0.join("maker.heard"), guest("maker"));
+    let settings = "lots=200 most=3000";
+    let run = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_fairbell-lab")).args(args).output();
+        let output = output.expect("the binary runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let record_name = record.display().to_string();
+    let simulated = ["sim", "strategy", &module, "--settings", settings, "--orders", "1000"];
+    let (code, said) = run(&[&simulated[..], &["--json", "--record", &record_name]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    let simulated: Value = serde_json::from_str(&said).expect("JSON");
+    assert!(simulated["orders"].as_u64() > Some(50), "{simulated:#}");
+    for (settings, same) in [(settings, true), ("lots=201 most=3000", false)] {
+        let wasm = ["--strategy-wasm", &module, "--strategy-settings", settings, "--json"];
+        let (code, said) = run(&[&["backtest", &record_name], &wasm[..]].concat());
+        assert_eq!(code, Some(i32::from(!same)), "{said}");
+        let again: Value = serde_json::from_str(&said).expect("JSON");
+        assert_eq!(again["recorded"], simulated["replay"]["recorded"]);
+        assert_eq!(again["digest"] == simulated["replay"]["digest"], same, "{again:#}");
+    }
+}
+
+#[test]
 fn trades_and_best_prices_are_written_line_by_line() {
     let (scratch, path) = market("files");
     let folder = scratch.0.join("out");

@@ -11,6 +11,7 @@ mod queue;
 pub mod replicas;
 mod seeds;
 pub mod shards;
+pub mod strategies;
 pub mod venue;
 mod world;
 pub mod zones;

@@ -6,6 +6,7 @@ mod rekey;
 mod replace;
 mod replicas;
 mod replicated;
+mod strategies;
 mod thousand_seeds;
 mod venue;
 mod world;
