@@ -18,6 +18,7 @@ pub mod release;
 pub mod rtt;
 pub(crate) mod shards;
 pub mod store;
+pub mod strategy;
 pub mod subscribers;
 pub mod telemetry;
 pub mod transports;
@@ -61,6 +62,8 @@ pub enum Bench {
     Recovery(crate::bench::recovery::RecoveryArgs),
     /// The post-trade store fed with a generated log, beside the engine alone
     Store(crate::bench::store::StoreBenchArgs),
+    /// A released message to the orders it causes: in the cage, in Rust, and as a client behind sockets
+    Strategy(crate::bench::strategy::StrategyBenchArgs),
     /// A released packet to 1, 8 and 64 subscribers of an edge, beside bare sends
     Subscribers(crate::bench::subscribers::SubscribersArgs),
     /// Order to acceptance over loopback TCP, alone or through the whole exchange, beside an echo
@@ -97,6 +100,7 @@ pub fn run(bench: &Bench) -> Result<(), Failure> {
         Bench::Endless(args) => endless::run(args),
         Bench::Recovery(args) => recovery::run(args),
         Bench::Store(args) => store::run(args),
+        Bench::Strategy(args) => strategy::run(args),
         Bench::Subscribers(args) => subscribers::run(args),
         Bench::Rtt(args) => rtt::run(args),
         Bench::Telemetry(args) => telemetry::run(args),
