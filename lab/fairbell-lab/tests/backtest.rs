@@ -174,7 +174,7 @@ fn a_strategy_that_dies_talks_rubbish_or_says_nothing_is_told_so() {
         ("echo '[]'", "its output ended"),
         ("echo '[]'; cat", "no list of actions"),
         ("echo hello; sleep 1", "no list of actions"),
-        ("sleep 20", "did not answer within 1 s"),
+        ("exec sleep 20", "did not answer within 1 s"),
         ("head -c 200000 /dev/zero; sleep 1", "a line above 65536 bytes"),
         ("no-such-program-here", "its output ended"),
     ];
