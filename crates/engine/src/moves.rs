@@ -85,7 +85,7 @@ struct Coming {
 /// What of an instrument is to be told to another shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeavingInstrument<'a> {
-    /// Which.
+    /// The instrument that left, by its number in the venue.
     pub instrument: InstrumentId,
     /// Number of the command for all shards that asked for it.
     pub number: u32,

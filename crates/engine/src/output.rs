@@ -41,9 +41,9 @@ pub enum Moved {
     },
     /// A position.
     Position {
-        /// Whose.
+        /// Account that holds it.
         account: AccountId,
-        /// In what.
+        /// Instrument that is held.
         instrument: InstrumentId,
         /// By how many lots it is larger here now.
         lots: i64,

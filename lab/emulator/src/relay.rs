@@ -142,7 +142,7 @@ impl Relay {
                 spin_ns => self.late_ns + spin_ns,
             };
             let sleep_ns = wait_ns.saturating_sub(awake_ns);
-            let rings_at = self.shared.now_ns().saturating_add(sleep_ns);
+            let wakes_at = (sleep_ns > 0).then(|| self.shared.now_ns().saturating_add(sleep_ns));
             let timeout = timespec(sleep_ns);
             let timeout = (wait_ns < u64::MAX).then_some(&timeout);
             events.clear();
@@ -151,8 +151,10 @@ impl Relay {
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             }
-            if events.is_empty() && sleep_ns > 0 {
-                let late_ns = self.shared.now_ns().saturating_sub(rings_at).min(LATE_MAX_NS);
+            if events.is_empty()
+                && let Some(wakes_at) = wakes_at
+            {
+                let late_ns = self.shared.now_ns().saturating_sub(wakes_at).min(LATE_MAX_NS);
                 self.late_ns = (15 * self.late_ns + late_ns) / 16;
             }
             for event in &events {
