@@ -9,9 +9,11 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 # is measured.
 CHECKED := cargo run --locked --package fairbell-lab --
 MEASURED := cargo run --locked --release --package fairbell-lab --
+# Packages that `make test` tests; .ci/run tests the laboratory beside all others.
+TESTED := --workspace
 
 .DEFAULT_GOAL := help
-.PHONY: help run test tests format bench bench-book bench-peers bench-transports referee replay-check package deploy-check sdk-test web-test web-api web-book stress cloud drill soak mutate mutations coverage lint interop sim fix-acceptance setup sample
+.PHONY: help run test test-lab tests format bench bench-book bench-peers bench-transports referee replay-check package deploy-check sdk-test web-test web-api web-book stress cloud drill soak mutate mutations coverage lint interop sim fix-acceptance setup sample
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' \
@@ -21,8 +23,11 @@ run: sample ## play the real sample through a whole exchange on this machine, th
 	cargo run --locked --release --package fairbell -- up --once $(ARGS)
 
 test: sample ## all tests, a thousand simulated networks, and the interoperability check
-	cargo test --locked --workspace
+	cargo test --locked --no-fail-fast $(TESTED)
 	FAIRBELL_BINARY=$${CARGO_TARGET_DIR:-target}/debug/fairbell $(MAKE) --no-print-directory interop
+
+test-lab: sample ## the tests of the laboratory alone: venues in a box, drills, attacks
+	cargo test --locked --no-fail-fast --package fairbell-lab
 
 sim: setup ## a thousand simulated networks with losses, duplicates, reordering and dead proxies
 	$(CHECKED) sim --seeds 0..1000 $(ARGS)

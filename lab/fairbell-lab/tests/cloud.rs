@@ -83,6 +83,7 @@ fn prometheus_reads_every_machine_has_data_for_every_query_and_a_fault_raises_it
     for found in ["prometheus", "alert", "web door", "told"] {
         assert!(!said.contains(&format!("main: {found}: ")), "{found}: {said}");
     }
+    // Control: of the five machines that nothing is done to none is said to be down.
     let down: Vec<_> = fired(&document).into_iter().filter(|of| of.0 == "FairbellDown").collect();
     assert_eq!(down, [("FairbellDown", "edge-2")], "{seen}");
 }
@@ -178,15 +179,10 @@ fn a_leader_without_power_or_room_and_machines_upgraded_lose_nothing() {
 
 #[test]
 fn each_checker_finds_what_is_done_for_it_to_find() {
-    let program = prometheus();
     let controls = ["lost", "twice", "books", "gap"];
     let options = controls.iter().flat_map(|control| ["--control", control]);
-    let read = program.iter().flat_map(|program| ["--prometheus", program]);
-    let args: Vec<&str> = ["--duration", "8s"].into_iter().chain(options).chain(read).collect();
+    let args: Vec<&str> = ["--duration", "8s"].into_iter().chain(options).collect();
     let Some((document, code, said)) = cloud("controls", &args) else { return };
-    // Control: where no machine is hurt, no alert says that one is.
-    let is_down = |(alert, _): &(&str, &str)| *alert == "FairbellDown";
-    assert!(program.is_none() || !fired(&document).iter().any(is_down), "{document}");
     assert_eq!((code, &document["requests_lost"]), (1, &1.into()), "{said}");
     assert_eq!(document["answered_twice"], 1, "{said}");
     for found in controls.into_iter().chain(["told"]) {
@@ -196,12 +192,14 @@ fn each_checker_finds_what_is_done_for_it_to_find() {
 }
 
 #[test]
-fn plans_leave_equals_alone_and_move_a_straggler_away_and_nothing_is_lost() {
-    let args = ["--hosts", "9", "--null", "2", "--subtree", "1", "--seed", "5"];
+fn plans_leave_equals_alone_move_a_straggler_away_and_are_known_to_the_root_that_leads_next() {
+    let hosts = ["--hosts", "11", "--roots", "3"];
+    let args = [&hosts[..], &["--null", "1", "--subtree", "1", "--seed", "5"]].concat();
     let Some((document, _, said)) = planned("plan", &args) else { return };
     exactly_once(&document);
+    assert_eq!(document["remembered"], true, "{said}");
     let of = |key: &str| document[key].as_u64();
-    assert_eq!((of("null_plans"), of("null_applied"), of("applied")), (Some(2), Some(0), Some(1)));
+    assert_eq!((of("null_plans"), of("null_applied"), of("applied")), (Some(1), Some(0), Some(1)));
     let replaced = &document["subtree"];
     assert_eq!(
         (&replaced["leave"][0], &replaced["come"][0]),
@@ -219,14 +217,6 @@ fn plans_leave_equals_alone_and_move_a_straggler_away_and_nothing_is_lost() {
     let p50 = |of: &str| applied[of]["p50_ns"].as_f64().unwrap_or(0.0);
     assert!(p50("before") > 0.0 && p50("after") > 0.0 && p50("predicted") > 0.0, "{applied}");
     assert!(p50("after") < 0.85 * p50("before"), "{applied}");
-}
-
-#[test]
-fn a_root_that_comes_to_lead_knows_the_last_plan() {
-    let args = ["--hosts", "10", "--roots", "3", "--stragglers", "0", "--seed", "5"];
-    let Some((document, _, said)) = planned("plan-memory", &args) else { return };
-    exactly_once(&document);
-    assert_eq!(document["remembered"], true, "{said}");
 }
 
 #[test]

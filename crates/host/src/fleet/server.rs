@@ -611,7 +611,9 @@ impl Server {
             if let Some(order) = self.planning.order(caller.number, &mut probing) {
                 write(sealed, &FromRoot::Probe(order))?;
             }
-            if remembers && let Some(plan) = self.planning.to_remember(&mut remembered) {
+            if remembers
+                && let Some(plan) = self.planning.to_remember(caller.number, &mut remembered)
+            {
                 write(sealed, &plan)?;
             }
             // Not in the log: the connection stays, so that it is seen to go.

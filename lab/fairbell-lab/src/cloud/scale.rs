@@ -110,7 +110,7 @@ pub struct MachineArgs {
 /// Longest wait for logins and answers beside the trading.
 const LOGINS: Duration = Duration::from_secs(60);
 /// Trading before the peak.
-const WARM: Duration = Duration::from_secs(8);
+const WARM: Duration = Duration::from_secs(4);
 /// Longest wait, beyond the cool-down of each, until all edges that are not needed have gone.
 const GONE_MAX: Duration = Duration::from_secs(30);
 /// Between two looks at edges and load.

@@ -13,7 +13,7 @@ use types::NodeId;
 
 use super::{ANSWER, COMMIT, LOOK_EVERY, SILENT, Server, lock};
 use crate::clock_agent::UNKNOWN_NS;
-use crate::fleet::file::Port;
+use crate::fleet::file::{NodeRole, Port};
 use crate::fleet::messages::FromRoot;
 use crate::fleet::observer::SPAN_NS;
 use crate::fleet::plan::forest::{Candidate, Forest, Pool, Wanted, seated};
@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const MEASURED_MIN: u64 = 30;
 /// After a change of the tree until the observer's span is of the new one alone.
 const AFTER: Duration = Duration::from_nanos(SPAN_NS + 2_000_000_000);
+/// Longest wait until another root's machine was told of a plan.
+const TOLD_MAX: Duration = Duration::from_secs(3);
 /// Length of a line of machines' names in an answer.
 const NAMES_MAX: usize = 8;
 
@@ -66,6 +68,16 @@ struct Last {
     report: PlanReport,
     /// When its tree was asked for.
     applied_at: Option<Instant>,
+    /// Roots' machines that were told of it.
+    told: BTreeSet<u16>,
+}
+
+impl Last {
+    fn of(report: PlanReport) -> Last {
+        // What is measured with its tree is known once the observer of this replica has seen enough.
+        let applied_at = report.applied.is_some().then(Instant::now);
+        Last { report, applied_at, told: BTreeSet::new() }
+    }
 }
 
 impl Planning {
@@ -79,14 +91,13 @@ impl Planning {
         job.1.as_ref()?.order(machine).cloned()
     }
 
-    /// The last plan, if it is other than what a machine was told to remember: see
+    /// The last plan, if it is other than what a root's machine was told to remember: see
     /// [`FromRoot::Planned`].
-    pub(super) fn to_remember(&self, told: &mut Known) -> Option<FromRoot> {
-        let last = lock(&self.last);
-        let report = last.as_ref().map(|last| &last.report)?;
-        if known(report) == *told {
-            return None;
-        }
+    pub(super) fn to_remember(&self, machine: u16, told: &mut Known) -> Option<FromRoot> {
+        let mut last = lock(&self.last);
+        let last = last.as_mut().filter(|last| known(&last.report) != *told)?;
+        last.told.insert(machine);
+        let report = &last.report;
         *told = known(report);
         let plan = serde_json::to_string(report).ok()?;
         if plan.len() <= REMEMBERED_MAX {
@@ -107,9 +118,7 @@ impl Planning {
         if !newer || report.at_ns > now_ns.saturating_add(AHEAD_NS) {
             return false;
         }
-        // What is measured with its tree is known once the observer of this replica has seen enough.
-        let applied_at = report.applied.is_some().then(Instant::now);
-        *last = Some(Last { report, applied_at });
+        *last = Some(Last::of(report));
         true
     }
 
@@ -181,9 +190,32 @@ impl Server {
             self.apply(request, &tree, &forest, measured, &mut report)?;
         }
         report.took_ms = begun.elapsed().as_millis() as u64;
-        let applied_at = report.applied.is_some().then(Instant::now);
-        *lock(&self.planning.last) = Some(Last { report: report.clone(), applied_at });
+        *lock(&self.planning.last) = Some(Last::of(report.clone()));
+        self.wait_until_told(pool.root);
         Ok(report)
+    }
+
+    /// Waits until another root's machine than the leader's, if there is one, was told of the last plan: whoever
+    /// leads next knows what an operator was answered. At most [`TOLD_MAX`].
+    fn wait_until_told(&self, leader: u16) {
+        let others: Vec<u16> = {
+            let heard = lock(&self.heard);
+            let roots = self.venue.file.of(NodeRole::Root).map(|(machine, _)| machine);
+            let tell = |machine: &u16| {
+                let one = heard.get(machine).filter(|one| one.at.elapsed() < SILENT);
+                *machine != leader && one.is_some_and(|one| one.health.plans)
+            };
+            roots.filter(tell).collect()
+        };
+        let until = Instant::now() + TOLD_MAX;
+        let is_told = || {
+            let last = lock(&self.planning.last);
+            last.as_ref()
+                .is_none_or(|last| others.iter().any(|machine| last.told.contains(machine)))
+        };
+        while !others.is_empty() && !is_told() && Instant::now() < until {
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// The last plan, this replica's or one that a root's machine remembers, with what came of it.
@@ -219,7 +251,7 @@ impl Server {
         }
         let measured = self.measured();
         let changes = self.standing().nodes.tree().changes;
-        if let Some(Last { report, applied_at: Some(at) }) = &mut *lock(&self.planning.last)
+        if let Some(Last { report, applied_at: Some(at), .. }) = &mut *lock(&self.planning.last)
             && let Some(applied) = &mut report.applied
             && applied.after.is_none()
             && at.elapsed() > AFTER
@@ -543,7 +575,7 @@ mod tests {
     fn the_later_plan_is_remembered_and_told_once() {
         let (of, mut told) = (Planning::default(), Known::default());
         let remind = |plan: PlanReport| of.remind(&serde_json::to_string(&plan).expect("JSON"), 60);
-        let told_of = |told: &mut Known| match of.to_remember(told)? {
+        let told_of = |told: &mut Known| match of.to_remember(1, told)? {
             FromRoot::Planned { plan } => serde_json::from_str::<PlanReport>(&plan).ok(),
             other => panic!("{other:?}"),
         };
