@@ -330,7 +330,7 @@ mod tests {
             applied: Some(AppliedLine {
                 strategy: "REVISE".to_string(),
                 epoch: 2,
-                before: Some(Measured { messages: 99, p50_ns: 121_000, p99_ns: 0, first_ns: 0 }),
+                before: Some(Measured { messages: 99, p50_ns: 121_000, ..Measured::default() }),
                 ..AppliedLine::default()
             }),
             ..PlanReport::default()

@@ -290,6 +290,7 @@ impl Observer {
             p50_ns: last.p50,
             p99_ns: last.p99,
             first_ns: first.p50,
+            calm_ns: calm(all().map(|of| of.last_arrival.saturating_sub(of.sent)).collect()),
         }
     }
 
@@ -316,6 +317,17 @@ impl Observer {
                 .collect(),
         }
     }
+}
+
+/// The lower quartile of the medians of up to ten equal parts in a row, of 50 figures each at least: what figures are
+/// like while a machine has little else to do.
+fn calm(in_order: Vec<u64>) -> u64 {
+    let parts = (in_order.len() / 50).clamp(1, 10);
+    let part = |at: usize| at * in_order.len() / parts;
+    let median = |at: usize| Spread::of(in_order[part(at)..part(at + 1)].to_vec()).p50;
+    let mut medians: Vec<u64> = (0..parts).map(median).collect();
+    medians.sort_unstable();
+    medians[(parts - 1) / 4]
 }
 
 #[cfg(test)]
@@ -365,6 +377,19 @@ mod tests {
         assert_eq!(figures(observer.ways(std::slice::from_ref(&probed))), (2, 50, 100, 100));
         let all = [probed, 0..BASE + 1_000, BASE + 2_000..u64::MAX];
         assert_eq!(figures(observer.ways(&all)), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn seconds_in_which_a_machine_is_busy_do_not_make_its_ways_longer() {
+        assert_eq!((calm(Vec::new()), calm(vec![7]), calm(vec![5; 49])), (0, 7, 5));
+        // Too few for parts: the median.
+        assert_eq!(calm((1..=99).collect()), 50);
+        // Busy for seven parts of ten; the plain median is of those.
+        let busy = |at: u64| if at < 700 { 900 } else { 400 };
+        assert_eq!(calm((0..1_000).map(busy).collect()), 400);
+        assert_eq!(calm((0..1_000).map(|at| busy(at) + at % 7).collect()), 403);
+        // Control: busy all the time.
+        assert_eq!(calm(vec![900; 1_000]), 900);
     }
 
     #[test]

@@ -482,8 +482,7 @@ mod tests {
 
     fn plan(proxies: &[&str], p50s: [u64; 3]) -> PlanReport {
         let [before, predicted, after] = p50s;
-        let measured =
-            |p50_ns| Some(Measured { messages: 99, p50_ns, p99_ns: p50_ns, first_ns: p50_ns });
+        let measured = |p50_ns| Some(Measured { messages: 99, p50_ns, ..Measured::default() });
         let of = predicted as f64;
         let applied = AppliedLine {
             strategy: "REVISE".to_string(),

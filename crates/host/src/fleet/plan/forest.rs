@@ -214,7 +214,7 @@ impl Wanted<'_> {
         let to_first =
             predict(&play_to_first(&ways, &problem.vms(&present), &probes, &how), self.seed);
         let node_ns = self.measured.filter(|_| usable).map_or(0.0, |measured| {
-            let last = measured.p50_ns as f64 - by_probes.p50_ns;
+            let last = measured.calm_ns as f64 - by_probes.p50_ns;
             let first = measured.first_ns as f64 - to_first.p50_ns;
             let repaired = last < 0.0 && best_ns + last < best_ns / 4.0;
             (if repaired { first.max(0.0) } else { last }) / ways.depth() as f64
@@ -434,6 +434,7 @@ mod tests {
             p50_ns,
             p99_ns: 2 * p50_ns,
             first_ns: 150_000,
+            calm_ns: p50_ns,
         });
         let wanted = Wanted {
             tree: &tree,

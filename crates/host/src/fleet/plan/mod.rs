@@ -231,6 +231,10 @@ pub struct Measured {
     /// Median of the time to the first arrival.
     #[serde(default)]
     pub first_ns: u64,
+    /// Median of the time to the last arrival in the quarter of the span in which it was shortest: without what a machine
+    /// had to do for a few seconds beside the tree.
+    #[serde(default)]
+    pub calm_ns: u64,
 }
 
 /// A comparison of the best tree with the present one.
@@ -303,7 +307,7 @@ pub struct PlanReport {
     pub pairs: Vec<PairLine>,
     /// Trees, the one that is predicted to be quickest first.
     pub trees: Vec<TreeLine>,
-    /// What nodes take for a hop beyond what probes do, ns: measured with the present tree less what its
+    /// What nodes take for a hop beyond what probes do, ns: measured with the present tree in calm seconds less what its
     /// probes say, below 0 where probes, which load the machines, take longer than datagrams. Where repairs are
     /// much quicker than the tree the same to the first arrival; 0 where nothing was measured.
     pub node_ns: f64,
