@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fairbell import BookChanged, Client, Disconnected, Resync, TradeEvent
+from fairbell import BookChanged, Client, Disconnected, EventIterator, Resync, Stream, TradeEvent
 
 COLUMNS = ("local_ns", "kind", "symbol", "seq", "side", "place", "price", "qty")
 Row = tuple[int, str, str, int, str, int, Decimal, Decimal]
@@ -76,6 +76,7 @@ class Recorder:
         self._file: Csv | Parquet = Parquet(path) if path.suffix == ".parquet" else Csv(path)
         self._rows: list[Row] = []
         self._depth = depth
+        self._over = asyncio.Event()
         self.written = 0
         self.gaps = 0
 
@@ -104,39 +105,48 @@ class Recorder:
         if len(self._rows) >= GROUP:
             self.flush()
 
-    async def run(self, client: Client, symbols: list[str]) -> None:
-        """Until it is stopped."""
+    def stop(self) -> None:
+        """Has it end with what has arrived."""
+        self._over.set()
+
+    async def run(self, client: Client, symbols: list[str], duration: float | None = None) -> None:
+        """For so many seconds, or until it is stopped."""
         async with client.stream() as stream:
             events = stream.events(limit=100_000)
             await stream.subscribe("book", "trades", symbols=symbols)
             print(f"recording {' '.join(symbols)}", flush=True)
-            async for event in events:
-                now = time.time_ns()
-                if isinstance(event, BookChanged):
-                    book = stream.books[event.symbol]
-                    for side, levels in (("bid", book.bids(self._depth)), ("ask", book.asks(self._depth))):
-                        for place, (price, qty) in enumerate(levels):
-                            self.add((now, "level", book.symbol, book.seq, side, place, price, qty))
-                elif isinstance(event, TradeEvent) and not event.trade.broken:
-                    trade = event.trade
-                    side = "" if trade.aggressor is None else trade.aggressor.value
-                    number = int(trade.trade_id)
-                    self.add((now, "trade", event.symbol, number, side, 0, trade.price, trade.qty))
-                elif isinstance(event, Resync | Disconnected):
-                    self.gaps += 1
+            recording = asyncio.create_task(self._record(stream, events))
+            over = asyncio.create_task(self._over.wait())
+            await asyncio.wait({recording, over}, timeout=duration, return_when=asyncio.FIRST_COMPLETED)
+            over.cancel()
+            # Behind what waits the events end.
+            await stream.close()
+            await recording
+
+    async def _record(self, stream: Stream, events: EventIterator) -> None:
+        async for event in events:
+            now = time.time_ns()
+            if isinstance(event, BookChanged):
+                book = stream.books[event.symbol]
+                for side, levels in (("bid", book.bids(self._depth)), ("ask", book.asks(self._depth))):
+                    for place, (price, qty) in enumerate(levels):
+                        self.add((now, "level", book.symbol, book.seq, side, place, price, qty))
+            elif isinstance(event, TradeEvent) and not event.trade.broken:
+                trade = event.trade
+                side = "" if trade.aggressor is None else trade.aggressor.value
+                number = int(trade.trade_id)
+                self.add((now, "trade", event.symbol, number, side, 0, trade.price, trade.qty))
+            elif isinstance(event, Resync | Disconnected):
+                self.gaps += 1
 
 
 async def main(settings: argparse.Namespace) -> Recorder:
     """Records for the duration."""
     with Recorder(Path(settings.out), settings.depth) as recorder:
         async with Client.from_env() as client:
-            recording = asyncio.create_task(recorder.run(client, settings.symbols))
             # Ctrl-C ends it as the duration does.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, recording.cancel)
-            try:
-                await asyncio.wait_for(recording, settings.duration)
-            except (asyncio.TimeoutError, asyncio.CancelledError):
-                pass
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, recorder.stop)
+            await recorder.run(client, settings.symbols, settings.duration)
     print(f"{recorder.written} rows in {settings.out}, {recorder.gaps} gaps")
     return recorder
 

@@ -9,9 +9,12 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import IO
 
 import pyarrow.parquet
 import pytest
@@ -40,6 +43,26 @@ def ended(process: subprocess.Popen[str]) -> str:
     return said
 
 
+class Said:
+    """Lines that a process prints, as they come."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        self.lines: list[str] = []
+        threading.Thread(target=self._read, args=(process.stdout,), daemon=True).start()
+
+    def _read(self, out: IO[str]) -> None:
+        with out:
+            self.lines.extend(out)
+
+    def wait_for(self, condition: Callable[[list[str]], bool]) -> None:
+        """Waits up to a minute."""
+        until = time.monotonic() + 60
+        while not condition(self.lines):
+            assert time.monotonic() < until, self.lines
+            time.sleep(0.05)
+
+
 def test_the_quickstart_runs(fairbell_shared_exchange: LocalExchange) -> None:
     said = ended(command(fairbell_shared_exchange, 1, "quickstart.py"))
     assert "OPEN" in said
@@ -55,6 +78,7 @@ def test_maker_and_recorder_work(fairbell_exchange: LocalExchange, tmp_path: Pat
     for process, due in ((recorder, "recording GENA\n"), (maker, "quoting GENA\n")):
         assert process.stdout is not None
         assert process.stdout.readline() == due
+    said = Said(maker)
     dealt = 0
     rng = random.Random(30)
 
@@ -74,20 +98,21 @@ def test_maker_and_recorder_work(fairbell_exchange: LocalExchange, tmp_path: Pat
                 await asyncio.sleep(0.05)
 
     asyncio.run(take())
-    # For what is on its way to both.
-    time.sleep(1)
-    maker.send_signal(signal.SIGINT)
-    said = ended(maker)
-    recorder.send_signal(signal.SIGINT)
-    recorded = ended(recorder)
-    assert dealt == 10, said
-    assert "fills, position" in said
-    assert not said.endswith("\n0 fills, position 0\n"), said
+    assert dealt == 10, said.lines
     with exchange.sync_client(0) as client:
-        assert client.open_orders() == [], "its quotes went with it"
         fills = client.fills()
+        assert fills, "its quotes were dealt at"
+        said.wait_for(lambda lines: sum(" at " in line for line in lines) >= len(fills))
+        # For what is on its way to the recorder, who says nothing of trades.
+        time.sleep(1)
+        maker.send_signal(signal.SIGINT)
+        assert maker.wait(60) == 0, said.lines
+        recorder.send_signal(signal.SIGINT)
+        recorded = ended(recorder)
+        assert client.open_orders() == [], "its quotes went with it"
         position = client.positions()["GENA"].position
-    assert f"{len(fills)} fills, position {position}" in said
+    total = f"{len(fills)} fills, position {position}\n"
+    said.wait_for(lambda lines: lines[-1:] == [total])
     assert "0 gaps" in recorded
     if kind == "csv":
         with file.open(newline="") as of:
