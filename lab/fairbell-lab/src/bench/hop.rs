@@ -154,7 +154,12 @@ fn measure(copies: u32, args: &HopArgs) -> Result<Found, Failure> {
                 let mut heard = heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 std::mem::take(&mut *heard)
             };
-            let count = || heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner).len();
+            let keep = |sent_at| {
+                let mut heard = heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                // A copy of the message before, which was given up.
+                heard.retain(|at| *at > sent_at);
+                heard.len()
+            };
             let gap = Duration::from_nanos(1_000_000_000 / args.rate);
             let (begun, mut round, mut next) = (Instant::now(), 0, 0);
             while begun.elapsed() < args.duration || round == 0 {
@@ -173,7 +178,7 @@ fn measure(copies: u32, args: &HopArgs) -> Result<Found, Failure> {
                         }
                         plane.flush(&socket).map_err(io)?;
                         let waited = Instant::now();
-                        while count() < message.len() && waited.elapsed() < ARRIVAL {
+                        while keep(sent_at) < message.len() && waited.elapsed() < ARRIVAL {
                             for _ in 0..50 {
                                 std::hint::spin_loop();
                             }
