@@ -237,7 +237,9 @@ impl OrderTerms {
     /// Whether all terms are zero.
     #[inline]
     pub fn is_none(&self) -> bool {
-        *self == OrderTerms::default()
+        // One branch: all of them nearly always are.
+        let OrderTerms { display_qty, min_qty, stop_price, expire_at } = *self;
+        u64::from(display_qty | min_qty) | stop_price.0 as u64 | expire_at.0 == 0
     }
 }
 
@@ -534,6 +536,25 @@ impl MarketEvent {
             | MarketEvent::BrokenTrade { instrument, .. }
             | MarketEvent::Imbalance { instrument, .. }
             | MarketEvent::Collar { instrument, .. } => Some(instrument),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_term_alone_is_a_term() {
+        let none = OrderTerms::default();
+        assert!(none.is_none());
+        for some in [
+            OrderTerms { display_qty: 1 << 31, ..none },
+            OrderTerms { min_qty: 1, ..none },
+            OrderTerms { stop_price: Price(i64::MIN), ..none },
+            OrderTerms { expire_at: Nanos(1 << 63), ..none },
+        ] {
+            assert!(!some.is_none(), "{some:?}");
         }
     }
 }

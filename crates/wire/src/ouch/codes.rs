@@ -40,18 +40,37 @@ impl From<Side> for types::Side {
     }
 }
 
+/// By byte: the meaning of a time in force. A table, since nobody foresees which one comes.
+const LIVES: [Option<TimeInForce>; 256] = {
+    let mut lives = [None; 256];
+    lives[b'0' as usize] = Some(TimeInForce::Day);
+    lives[b'5' as usize] = Some(TimeInForce::Day);
+    lives[b'1' as usize] = Some(TimeInForce::GoodTillCancelled);
+    lives[b'3' as usize] = Some(TimeInForce::ImmediateOrCancel);
+    lives[b'6' as usize] = Some(TimeInForce::GoodTillDate);
+    lives[b'F' as usize] = Some(TimeInForce::FillOrKill);
+    lives
+};
+
+/// By byte: the side of an order that is entered.
+const SIDES: [Option<types::Side>; 256] = {
+    let mut sides = [None; 256];
+    sides[b'B' as usize] = Some(types::Side::Buy);
+    sides[b'S' as usize] = Some(types::Side::Sell);
+    sides
+};
+
 /// What a time-in-force byte means; `None` for those not served. Extended hours are part of the
 /// day here.
 #[inline]
 pub fn time_in_force(code: u8) -> Option<TimeInForce> {
-    match code {
-        b'0' | b'5' => Some(TimeInForce::Day),
-        b'1' => Some(TimeInForce::GoodTillCancelled),
-        b'3' => Some(TimeInForce::ImmediateOrCancel),
-        b'6' => Some(TimeInForce::GoodTillDate),
-        b'F' => Some(TimeInForce::FillOrKill),
-        _ => None,
-    }
+    LIVES[usize::from(code)]
+}
+
+/// What the side byte of a new order means; `None` for those not served.
+#[inline]
+pub(super) fn side(code: u8) -> Option<types::Side> {
+    SIDES[usize::from(code)]
 }
 
 /// The byte of a time in force. Orders for an auction are immediate or cancel, their cross type
@@ -231,6 +250,15 @@ mod tests {
         }
         assert_eq!((cancels, CancelReason::TickSize as usize), (CANCELS.len(), CANCELS.len()));
         assert!(cancel_code(CancelReason::None).is_err());
+    }
+
+    #[test]
+    fn two_bytes_are_sides_that_are_served_and_six_are_lives() {
+        let sides = (0..=u8::MAX).filter_map(|code| Some((code, side(code)?)));
+        let known = [(b'B', types::Side::Buy), (b'S', types::Side::Sell)];
+        assert_eq!(sides.collect::<Vec<_>>(), known);
+        let lives = (0..=u8::MAX).filter(|&code| time_in_force(code).is_some());
+        assert_eq!(lives.collect::<Vec<_>>(), *b"01356F");
     }
 
     #[test]

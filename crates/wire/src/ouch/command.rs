@@ -102,11 +102,7 @@ pub(super) fn new_order_as(
     command: &mut Command,
 ) -> Result<(), RejectReason> {
     command.instrument = symbols.id(Symbol(order.symbol)).ok_or(RejectReason::UnknownInstrument)?;
-    command.side = match order.side {
-        b'B' => Side::Buy,
-        b'S' => Side::Sell,
-        _ => return Err(RejectReason::Unsupported),
-    };
+    command.side = codes::side(order.side).ok_or(RejectReason::Unsupported)?;
     let asked = asked()?;
     let capacity_known = matches!(order.capacity, b'A' | b'P' | b'R' | b'O');
     let served = asked.side.is_none() && asked.cross_type == b'N' && capacity_known;

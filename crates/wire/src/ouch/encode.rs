@@ -323,6 +323,16 @@ fn units(price: Price) -> Result<u64, EncodeError> {
 /// The limit price, or the value that means there is none.
 #[inline]
 fn price_or_none(report: &ExecutionReport) -> Result<u64, EncodeError> {
+    // First what nearly all are: no table of types has to be looked into.
+    if report.order_type == OrderType::Limit {
+        return units(report.price);
+    }
+    rare_price(report)
+}
+
+#[cold]
+#[inline(never)]
+fn rare_price(report: &ExecutionReport) -> Result<u64, EncodeError> {
     match report.order_type {
         OrderType::Limit | OrderType::StopLimit => units(report.price),
         OrderType::PegPrimary | OrderType::PegMid if report.price.0 != 0 => units(report.price),
