@@ -30,27 +30,24 @@ impl Engine {
         mut after: impl FnMut(&Engine, &Input, Applied, &mut Output),
     ) {
         let mut inputs = inputs.into_iter();
-        // Each input with the trace of the order that it is about.
-        let mut way: [(Option<I>, Trace); WAY] = std::array::from_fn(|_| (None, Trace::default()));
+        // Each input, and what is known of the order that it is about; of none, of some order.
+        let mut way = [const { None::<I> }; WAY];
+        let mut traces = [Trace::default(); WAY];
         for step in 0usize.. {
             let at = |back: usize| step.wrapping_sub(back) % WAY;
-            let next = inputs.next();
-            let trace = next.as_ref().map(|input| self.fetch_index(input.borrow()));
-            way[at(0)] = (next, trace.unwrap_or_default());
-            if step >= STEP {
-                self.books.prefetch_order(&mut way[at(STEP)].1);
-            }
-            if step >= 2 * STEP {
-                self.fetch_rest(&way[at(2 * STEP)].1);
-            }
+            way[at(0)] = inputs.next();
+            let next = way[at(0)].as_ref();
+            traces[at(0)] = next.map_or(Trace::default(), |next| self.fetch_index(next.borrow()));
+            self.books.prefetch_order(&mut traces[at(STEP)]);
+            self.fetch_rest(&traces[at(2 * STEP)]);
             match &way[at(3 * STEP)] {
-                (Some(input), _) => {
+                Some(input) => {
                     let input = input.borrow();
-                    let applied = self.apply(input, out);
+                    let applied = self.apply_next(input, out);
                     after(self, input, applied, out);
                 }
-                _ if step >= 3 * STEP => return,
-                _ => {}
+                None if step >= 3 * STEP => return,
+                None => {}
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use book::Books;
 use types::{
-    ClOrdId, Command, CommandKind, CrossKind, FeedSeq, GatewayId, Incarnation, Input, InstrumentId,
-    Nanos, Phase,
+    Command, CommandKind, CrossKind, FeedSeq, GatewayId, Incarnation, Input, InstrumentId, Nanos,
+    Phase,
 };
 
 use crate::between::Between;
@@ -144,6 +144,12 @@ impl Engine {
     /// Engine time never runs backwards: an input with an earlier `t_seq` than one before it is
     /// taken at that one's time.
     pub fn apply(&mut self, input: &Input, out: &mut Output) -> Applied {
+        self.apply_next(input, out)
+    }
+
+    /// [`Engine::apply`], to be inlined where inputs are applied one after another.
+    #[inline(always)]
+    pub(crate) fn apply_next(&mut self, input: &Input, out: &mut Output) -> Applied {
         self.now = self.now.max(input.t_seq);
         self.applied += 1;
         if self.books.next_expiry() <= self.now {
@@ -284,11 +290,11 @@ impl Engine {
             trades: &mut self.trades,
             slot,
             now: self.now,
-            phase: self.books.phase(slot as u16),
+            crosses: CrossKind::Resuming,
             replaced: None,
             prices_late: 0,
             id_place: None,
-            asked_as: ClOrdId::default(),
+            asked_as: None,
             interrupted: false,
         };
         (&mut self.books, events)

@@ -7,11 +7,11 @@
 
 use book::{Order, Sink};
 use types::{
-    CancelReason, ExecutionKind, FeedSeq, InstrumentId, Liquidity, MarketEvent, MatchNumber, Nanos,
-    OrderEvent, OrderRef, OrderType, Phase, Price, Qty, Side, TradingState, UserRefNum,
+    CancelReason, ClOrdId, CrossKind, ExecutionKind, FeedSeq, InstrumentId, Liquidity, MarketEvent,
+    MatchNumber, Nanos, OrderEvent, OrderRef, OrderType, Price, Qty, Side, TradingState,
+    UserRefNum,
 };
 
-use crate::apply::cross_kind;
 use crate::counters::Counters;
 use crate::output::{Feed, Output, about_order, account_of};
 use crate::risk::{IdPlace, Less, OpenIds, Risk};
@@ -22,7 +22,7 @@ use crate::trades::{Party, Trade, Trades};
 pub(crate) struct ReplacedOrder {
     pub(crate) open: u32,
     pub(crate) price: Price,
-    pub(crate) cl_ord_id: types::ClOrdId,
+    pub(crate) cl_ord_id: ClOrdId,
 }
 
 /// Takes the events of one call of the books.
@@ -35,14 +35,14 @@ pub(crate) struct EngineEvents<'a> {
     pub(crate) trades: &'a mut Trades,
     pub(crate) slot: usize,
     pub(crate) now: Nanos,
-    /// Phase of the book before the call: it says what an uncrossing is called on the feed.
-    pub(crate) phase: Phase,
+    /// What an uncrossing is called on the feed. Only a call about the phase uncrosses, and sets this.
+    pub(crate) crosses: CrossKind,
     /// The order a replace is about.
     pub(crate) replaced: Option<ReplacedOrder>,
     /// Key of an incoming market-to-limit order, which gets its price when it rests; 0: none.
     pub(crate) prices_late: u64,
-    /// Identifier of the cancel under way; blank: it has none, or none is.
-    pub(crate) asked_as: types::ClOrdId,
+    /// Identifier of the cancel under way; blank: it has none. `None`: none is.
+    pub(crate) asked_as: Option<&'a ClOrdId>,
     /// Where the identifier of the new order goes, which was looked for just now.
     pub(crate) id_place: Option<IdPlace>,
     /// First report of the uncrossing under way.
@@ -83,19 +83,20 @@ impl EngineEvents<'_> {
         self.feed.publish(event, self.out)
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn accepted(&mut self, order: &Order) {
+        // First the report: what has just been written of the order is then still at hand.
+        let kind = ExecutionKind::Accepted;
+        let mut report = about_order(kind, self.instrument(), order, self.now);
+        report.qty = report.leaves;
+        report.price = order.limit();
+        self.out.report(report, order.cl_ord_id());
         self.counters.accepted += 1;
         let account = account_of(order.key());
         self.risk.opened(account, self.slot, order.side(), order.open(), open_price(order));
         if let (Some(ids), Some(place)) = (&mut self.ids, self.id_place.take()) {
             ids.put(place, account, order.cl_ord_id());
         }
-        let kind = ExecutionKind::Accepted;
-        let mut report = about_order(kind, self.instrument(), order, self.now);
-        report.qty = report.leaves;
-        report.price = order.limit();
-        self.out.report(report, order.cl_ord_id());
     }
 
     #[inline(never)]
@@ -130,7 +131,7 @@ impl EngineEvents<'_> {
         }
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn added(&mut self, order: &Order, instead_of: OrderRef) {
         if order.key() == self.prices_late && order.order_type() == OrderType::Limit {
             self.risk.priced(account_of(order.key()), order.open(), order.price());
@@ -178,27 +179,38 @@ impl EngineEvents<'_> {
             self.publish(MarketEvent::Trade { instrument, side, qty, price, match_number })
         };
         let (rested, came) = match trade.auction {
-            true => [Liquidity::from(cross_kind(self.phase)); 2].into(),
+            true => [Liquidity::from(self.crosses); 2].into(),
             false => (Liquidity::Added, Liquidity::Removed),
         };
-        for (party, liquidity) in [(order, rested), (other, came)] {
-            let kind = ExecutionKind::Executed;
-            let mut report = about_order(kind, instrument, party, self.now);
-            report.liquidity = liquidity;
-            report.qty = qty;
-            report.price = price;
-            report.match_number = match_number;
-            report.public_after = public_after;
-            self.out.report(report, party.cl_ord_id());
-            self.risk.traded(&less(party, self.slot, trade.qty), price);
-            if party.open() == 0 {
-                self.forget_id(party);
-            }
-        }
+        self.executed(trade, order, rested, public_after);
+        self.executed(trade, other, came, public_after);
         let (buy, sell) = if order.side() == Side::Buy { (order, other) } else { (other, order) };
         let (buy, sell) = (Party::of(buy), Party::of(sell));
         let slot = self.slot as u16;
         self.trades.push(Trade { match_number, price, qty: trade.qty, slot, buy, sell });
+    }
+
+    /// One side of a trade is told, and its sums are kept up.
+    #[inline(always)]
+    fn executed(
+        &mut self,
+        trade: &Fill,
+        party: &Order,
+        liquidity: Liquidity,
+        public_after: FeedSeq,
+    ) {
+        let kind = ExecutionKind::Executed;
+        let mut report = about_order(kind, self.instrument(), party, self.now);
+        report.liquidity = liquidity;
+        report.qty = lots(trade.qty);
+        report.price = trade.price;
+        report.match_number = trade.match_number;
+        report.public_after = public_after;
+        self.out.report(report, party.cl_ord_id());
+        self.risk.traded(&less(party, self.slot, trade.qty), trade.price);
+        if party.open() == 0 {
+            self.forget_id(party);
+        }
     }
 
     /// The displayed part of one side of an auction trade.
@@ -218,7 +230,7 @@ impl EngineEvents<'_> {
 
     #[cold]
     fn uncrossed(&mut self, price: Price, qty: u64, match_number: MatchNumber) {
-        let (instrument, kind) = (self.instrument(), cross_kind(self.phase));
+        let (instrument, kind) = (self.instrument(), self.crosses);
         let qty = Qty(qty);
         let event = MarketEvent::CrossTrade { instrument, qty, price, match_number, kind };
         let position = self.publish(event);
@@ -240,8 +252,9 @@ impl EngineEvents<'_> {
         let mut report = about_order(kind, instrument, order, self.now);
         report.cancel_reason = reason;
         report.qty = lots(qty);
-        let named = self.asked_as != types::ClOrdId::BLANK && reason == CancelReason::Requested;
-        self.out.report(report, if named { &self.asked_as } else { order.cl_ord_id() });
+        let named =
+            self.asked_as.filter(|id| reason == CancelReason::Requested && **id != ClOrdId::BLANK);
+        self.out.report(report, named.unwrap_or(order.cl_ord_id()));
         let mut less = less(order, self.slot, qty);
         if order.key() == self.prices_late {
             // It had got its price, and found no room there.

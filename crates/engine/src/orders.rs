@@ -70,7 +70,7 @@ impl Engine {
         }
         self.counters.canceled += 1;
         let (books, mut events) = self.events(slot, out);
-        events.asked_as = command.cl_ord_id;
+        events.asked_as = Some(&command.cl_ord_id);
         let done = match left as u32 {
             0 => {
                 books.cancel_found(found, &mut events);

@@ -67,6 +67,7 @@ impl Engine {
             self.collar_for_uncrossing(slot);
         }
         let (books, mut events) = self.events(slot, out);
+        events.crosses = cross_kind(books.phase(slot as u16));
         books.set_phase(slot as u16, to, &mut events);
         let interrupted = events.interrupted;
         let expected = if interrupted { Phase::VolatilityCall } else { to };
@@ -95,6 +96,7 @@ impl Engine {
             }
             done = true;
             let (books, mut events) = self.events(slot, out);
+            events.crosses = cross_kind(Phase::Batch);
             books.uncross(slot as u16, &mut events);
             let interrupted = events.interrupted;
             self.settle(slot, interrupted, out);

@@ -92,8 +92,8 @@ impl Engine {
         }
         for account in self.risk.accounts() {
             let row = self.risk.rows.row(account, slot);
-            assert_eq!((row.open_buy, row.open_sell), (0, 0), "all that was reserved is released");
-            if row != Row::default() {
+            assert_eq!(row.open, [0; 2], "all that was reserved is released");
+            if *row != Row::default() {
                 self.risk.account_mut(account).exposure -= row.value();
                 *self.risk.rows.row_mut(account, slot) = Row::default();
             }
@@ -108,7 +108,7 @@ impl Engine {
         to.u64(self.now.0);
         self.markets[slot].write(&mut to);
         let rows = self.risk.accounts().map(|account| (account, self.risk.rows.row(account, slot)));
-        let held: Vec<(AccountId, Row)> = rows.filter(|(_, row)| row.is_held()).collect();
+        let held: Vec<(AccountId, &Row)> = rows.filter(|(_, row)| row.is_held()).collect();
         to.u32(held.len() as u32);
         for (account, row) in held {
             to.u32(u32::from(account.0));

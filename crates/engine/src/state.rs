@@ -136,8 +136,8 @@ impl Engine {
         let row = self.risk.rows.row(account, slot);
         Position {
             lots: row.position,
-            open_buy: Qty(row.open_buy),
-            open_sell: Qty(row.open_sell),
+            open_buy: Qty(row.open[0]),
+            open_sell: Qty(row.open[1]),
             mark: row.mark,
         }
     }

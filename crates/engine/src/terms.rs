@@ -29,25 +29,37 @@ pub(crate) fn check(
     if qty.0 == 0 || qty > market.qty_max || qty < market.qty_min {
         return Err(RejectReason::InvalidQuantity);
     }
-    let price = match order_type {
-        // First what nearly all are: no table of types has to be looked into.
-        _ if order_type == OrderType::Limit => check_price(command.price, market)?,
-        // A market order's price means nothing, whatever it is.
-        OrderType::Market => Price(0),
-        OrderType::StopLimit => check_price(command.price, market)?,
-        OrderType::PegPrimary | OrderType::PegMid if command.price.0 != 0 => {
-            check_price(command.price, market)?
-        }
-        _ => command.price,
+    // First what nearly all are: no table of types has to be looked into.
+    let price = match order_type == OrderType::Limit {
+        true => check_price(command.price, market)?,
+        false => check_rare(command, order_type, market)?,
     };
-    if order_type != OrderType::Limit {
-        check_stop(command.stop_price, order_type, market)?;
-    }
     let good_till_date = command.time_in_force == TimeInForce::GoodTillDate;
     let expires = command.expire_at.0 != 0;
     if good_till_date != expires || (good_till_date && command.expire_at <= now) {
         return Err(RejectReason::InvalidExpiry);
     }
+    Ok(price)
+}
+
+/// Limit and stop price of all other types than limit orders.
+#[cold]
+#[inline(never)]
+fn check_rare(
+    command: &Command,
+    order_type: OrderType,
+    market: &Market,
+) -> Result<Price, RejectReason> {
+    let price = match order_type {
+        // A market order's price means nothing, whatever it is.
+        OrderType::Market => Price(0),
+        OrderType::Limit | OrderType::StopLimit => check_price(command.price, market)?,
+        OrderType::PegPrimary | OrderType::PegMid if command.price.0 != 0 => {
+            check_price(command.price, market)?
+        }
+        _ => command.price,
+    };
+    check_stop(command.stop_price, order_type, market)?;
     Ok(price)
 }
 

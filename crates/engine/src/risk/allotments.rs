@@ -404,11 +404,14 @@ impl Risk {
     }
 
     /// [`Risk::check`], which in a venue of several shards tells a part that is used up from a limit.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn allow(&mut self, order: &Proposal) -> Result<(), RejectReason> {
         let checked = self.check(order);
         match checked {
-            Err(reason) if self.shared.is_some() => Err(self.refused(order, reason)),
+            // A copy, so that an order which passes need not lie in memory.
+            Err(reason) if self.shared.is_some() => {
+                Err(self.refused(&Proposal { ..*order }, reason))
+            }
             _ => checked,
         }
     }

@@ -206,7 +206,7 @@ impl Risk {
         open: u32,
         price: Price,
     ) {
-        *self.rows.row_mut(account, slot).open_mut(side) += u64::from(open);
+        self.rows.row_mut(account, slot).open[side as usize] += u64::from(open);
         let account = self.account_mut(account);
         account.open_orders += 1;
         account.exposure += value(open, price);
@@ -236,8 +236,8 @@ impl Risk {
     /// An account without orders has no lots open.
     #[cold]
     fn assert_nothing_open(&self, less: &Less) {
-        let Row { open_buy, open_sell, .. } = self.rows.row(less.account, less.slot);
-        assert!(open_buy | open_sell == 0, "lots are open of no order");
+        let Row { open: [buy, sell], .. } = self.rows.row(less.account, less.slot);
+        assert!(buy | sell == 0, "lots are open of no order");
     }
 
     /// An open order now has a limit price at which its lots count.

@@ -19,37 +19,24 @@ const _: () = assert!(ACCOUNTS_MAX * INSTRUMENTS_MAX.div_ceil(PAGE) < u32::MAX a
 pub(crate) struct Row {
     /// Lots bought less lots sold.
     pub(crate) position: i64,
-    /// Open lots to buy.
-    pub(crate) open_buy: u64,
-    /// Open lots to sell.
-    pub(crate) open_sell: u64,
+    /// Open lots to buy and to sell.
+    pub(crate) open: [u64; 2],
     /// Price of the account's last trade here.
     pub(crate) mark: Price,
 }
 
 impl Row {
-    #[inline(always)]
-    pub(crate) fn open_mut(&mut self, side: Side) -> &mut u64 {
-        match side {
-            Side::Buy => &mut self.open_buy,
-            Side::Sell => &mut self.open_sell,
-        }
-    }
-
     /// Lots are not open any more.
     #[inline(always)]
     pub(crate) fn release(&mut self, side: Side, lots: u32) {
-        let open = self.open_mut(side);
+        let open = &mut self.open[side as usize];
         *open = open.checked_sub(lots.into()).expect("no more lots are released than reserved");
     }
 
     /// The position in the direction of `side` once all open orders of that side have traded.
     #[inline(always)]
     pub(crate) fn worst(&self, side: Side) -> i128 {
-        match side {
-            Side::Buy => i128::from(self.position) + i128::from(self.open_buy),
-            Side::Sell => i128::from(self.open_sell) - i128::from(self.position),
-        }
+        i128::from(self.open[side as usize]) + turned(side, self.position.into())
     }
 
     /// Lots held either way at the price of the last trade.
@@ -62,14 +49,15 @@ impl Row {
     #[inline(always)]
     pub(crate) fn trade(&mut self, side: Side, lots: i64, at: Price) -> i128 {
         let before = self.value();
-        let lots = if side == Side::Buy { lots } else { -lots };
-        self.position = self.position.saturating_add(lots);
+        let lots = turned(side, lots.into());
+        self.position = self.position.saturating_add(lots as i64);
         self.mark = at;
         self.value() - before
     }
 
     pub(crate) fn words(&self) -> [u64; 4] {
-        [self.position as u64, self.open_buy, self.open_sell, self.mark.0 as u64]
+        let [buy, sell] = self.open;
+        [self.position as u64, buy, sell, self.mark.0 as u64]
     }
 
     /// Whether anything was traded.
@@ -95,6 +83,13 @@ impl Row {
         (self.position, self.mark) = (position, mark);
         Ok(())
     }
+}
+
+/// Bought lots as they are, sold ones as less than nothing; without a branch, since nobody foresees sides.
+#[inline(always)]
+fn turned(side: Side, lots: i128) -> i128 {
+    let sign = -(side as i128);
+    (lots ^ sign) - sign
 }
 
 /// All rows. `pages` names the page of (account, instruments) or 0; page 0 belongs to nobody.
@@ -140,8 +135,8 @@ impl Rows {
 
     /// The row of an account that exists; all zero when nothing was traded or ordered.
     #[inline(always)]
-    pub(crate) fn row(&self, account: AccountId, slot: usize) -> Row {
-        self.rows[self.pages[self.place(account, slot)] as usize][slot % PAGE]
+    pub(crate) fn row(&self, account: AccountId, slot: usize) -> &Row {
+        &self.rows[self.pages[self.place(account, slot)] as usize][slot % PAGE]
     }
 
     /// The rows of an account that are not all zero, by instrument index.
@@ -154,5 +149,29 @@ impl Rows {
             rows.map(move |(offset, row)| (index * PAGE + offset, *row))
         })
         .filter(|(_, row)| *row != Row::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sold_lot_is_one_less_than_a_bought_one_counts() {
+        let mut row = Row { open: [3, 5], ..Row::default() };
+        assert_eq!(row.trade(Side::Buy, 2, Price(10)), 20);
+        assert_eq!((row.worst(Side::Buy), row.worst(Side::Sell)), (5, 3));
+        assert_eq!(
+            row.trade(Side::Sell, 7, Price(11)),
+            55 - 20,
+            "5 lots sold at 11, after 2 bought"
+        );
+        assert_eq!((row.position, row.worst(Side::Buy), row.worst(Side::Sell)), (-5, -2, 10));
+        row.position = i64::MIN;
+        assert_eq!(
+            row.worst(Side::Sell),
+            5 - i128::from(i64::MIN),
+            "exact at the end of the range"
+        );
     }
 }
