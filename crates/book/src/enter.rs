@@ -39,7 +39,7 @@ impl<S: Sink> BookOps<'_, S> {
         let (number, order_ref) = (self.market.number, self.shared.next_ref());
         let slot = self.shared.slab.take();
         let stored = &mut self.shared.slab[slot];
-        *stored = Order::new(number, order_ref, order);
+        *stored = Order::new(number, order_ref, &terms::plain(order));
         self.sink.tell(OrderEvent::Accepted, stored, None);
         self.shared.note_end(slot);
         self.market.len += 1;

@@ -29,7 +29,7 @@ const LOAD: usize = 5;
 
 /// Keys per bucket, on average, that begin a round in which each bucket shares its keys with a new
 /// one.
-const SHARE: u32 = 2;
+const SHARE: u32 = 4;
 
 /// Buckets in use from the start.
 const FIRST: usize = 64;
@@ -238,7 +238,7 @@ impl Index {
     ///
     /// That all comes from one bucket, the lower half, and those it has overflowed into. No key is
     /// as far from its home as the new bucket is: all buckets between were full once, which takes
-    /// 12 keys each, and there never were more than 2 for each bucket in use.
+    /// 12 keys each, and there never were more than 4 for each bucket in use.
     #[cold]
     fn split(&mut self, orders: &Slab) {
         let (from, to) = (self.used & self.wide >> 1, self.used);

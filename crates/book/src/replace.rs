@@ -9,6 +9,7 @@ use crate::book_ops::BookOps;
 use crate::books::Sink;
 use crate::index::Found;
 use crate::order::{Home, Kind, Order};
+use crate::terms;
 
 impl<S: Sink> BookOps<'_, S> {
     /// Replaces the order that was found.
@@ -53,7 +54,7 @@ impl<S: Sink> BookOps<'_, S> {
         let stored = &mut self.shared.slab[slot];
         let (old_ref, old_open) = (OrderRef(stored.order_ref), stored.open);
         let old_life = stored.time_in_force;
-        *stored = Order::new(number, order_ref, &order);
+        *stored = Order::new(number, order_ref, &terms::plain(&order));
         self.shared.note_end_after(slot, old_life);
         if vacancy.is_some() {
             // Where the new key goes does not depend on where the old one was.

@@ -117,7 +117,7 @@ impl<S: Sink> BookOps<'_, S> {
         if order.open == 0 {
             // It leaves the index, and the next one in the queue may trade, after this has been told.
             self.shared.index.prefetch(order.key);
-            crate::huge::prefetch(&self.shared.slab[order.next]);
+            crate::huge::prefetch_whole(&self.shared.slab[order.next]);
         }
         self.sink.tell(event, order, Some(incoming));
         if order.open == 0 {

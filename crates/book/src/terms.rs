@@ -1,8 +1,8 @@
 //! Which combinations of terms there are (2.2 to 2.5).
 
 use types::{
-    NewOrder, ORDER_HIDDEN, ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderType, Phase, RejectReason,
-    TimeInForce, limits::PRICE_MAX,
+    NewOrder, ORDER_HIDDEN, ORDER_POST_ONLY, ORDER_POST_ONLY_SLIDE, OrderType, Phase, Price,
+    RejectReason, TimeInForce, limits::PRICE_MAX,
 };
 
 use crate::order::Kind;
@@ -31,6 +31,20 @@ pub(crate) fn is_plain(order: &NewOrder) -> bool {
         & free
         & (order.qty != 0)
         & ((price.wrapping_sub(1) as u64) < PRICE_MAX as u64)
+}
+
+/// The same terms of an order that [`is_plain`]: what is then zero is written as such, not looked up again.
+#[inline(always)]
+pub(crate) fn plain(order: &NewOrder) -> NewOrder {
+    debug_assert!(is_plain(order), "its terms are as these");
+    NewOrder {
+        order_type: OrderType::Limit,
+        flags: 0,
+        display_qty: 0,
+        min_qty: 0,
+        stop_price: Price(0),
+        ..*order
+    }
 }
 
 /// Rules 2.2 to 2.4, and that prices are such as a ladder can hold.
