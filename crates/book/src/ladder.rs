@@ -11,10 +11,15 @@
 //! and have levels again with every order; so spare ones wait in a queue that a page does not leave when it
 //! gets a level, but when its turn comes to be used for other prices and it is found to have one.
 
+mod check;
+mod queue;
+
 use types::{Side, TickTable};
 
 use crate::order::{NIL, NOWHERE};
 use crate::page_index::PageIndex;
+
+pub(crate) use queue::Queue;
 
 /// Spare pages kept before one of them is used for other prices.
 const SPARES: u32 = 1_024;
@@ -36,33 +41,6 @@ fn select(condition: bool, yes: u32, no: u32) -> u32 {
 #[inline(always)]
 fn select_price(condition: bool, yes: i64, no: i64) -> i64 {
     no ^ ((no ^ yes) & i64::from(condition).wrapping_neg())
-}
-
-/// First and last of a queue of orders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Queue {
-    pub(crate) head: u32,
-    pub(crate) tail: u32,
-}
-
-impl Queue {
-    pub(crate) const EMPTY: Queue = Queue { head: NIL, tail: NIL };
-
-    /// Makes a slot the last one; returns the one before it. The caller links the two.
-    #[inline(always)]
-    pub(crate) fn append(&mut self, slot: u32) -> u32 {
-        let tail = self.tail;
-        self.head = select(tail == NIL, slot, self.head);
-        self.tail = slot;
-        tail
-    }
-
-    /// Takes out a slot that had these neighbours. The caller links the two.
-    #[inline(always)]
-    pub(crate) fn unlink(&mut self, prev: u32, next: u32) {
-        self.head = select(prev == NIL, next, self.head);
-        self.tail = select(next == NIL, prev, self.tail);
-    }
 }
 
 /// A price level: the queues of the orders at one price.
@@ -115,6 +93,11 @@ pub(crate) struct Ladder {
     pub(crate) best_key: u64,
     pub(crate) best_price: i64,
     pub(crate) best_place: u32,
+    /// The same of the next level below the best one, where it is known; key 0: it has to be looked for. Where an
+    /// order comes as the best and soon goes again, it is the best of before.
+    next_place: u32,
+    next_key: u64,
+    next_price: i64,
     /// Levels in use, and how many may be.
     pub(crate) levels: u32,
     pub(crate) capacity: u32,
@@ -156,6 +139,9 @@ impl Ladder {
             best_key: 0,
             best_price: 0,
             best_place: NOWHERE,
+            next_place: NOWHERE,
+            next_key: 0,
+            next_price: 0,
             levels: 0,
             capacity,
             magic: u64::MAX / unit as u64,
@@ -302,10 +288,18 @@ impl Ladder {
         data.displayed |= u64::from(displayed) << bit;
         self.page_index.occupy(data.chapter, data.number);
         self.levels += 1;
-        let better = key > self.best_key;
-        self.best_price = select_price(better, self.price(key), self.best_price);
-        self.best_place = select(better, place, self.best_place);
-        self.best_key = self.best_key.max(key);
+        let (better, price) = (key > self.best_key, self.price(key));
+        let (best_key, best_place, best_price) = (self.best_key, self.best_place, self.best_price);
+        self.best_key = best_key.max(key);
+        self.best_place = select(better, place, best_place);
+        self.best_price = select_price(better, price, best_price);
+        // The other of the two comes next, or is one among others below.
+        let other = best_key.min(key);
+        let next = better | ((self.next_key != 0) & (other > self.next_key));
+        self.next_key = select_price(next, other as i64, self.next_key as i64) as u64;
+        self.next_place = select(next, select(better, best_place, place), self.next_place);
+        let other = select_price(better, best_price, price);
+        self.next_price = select_price(next, other, self.next_price);
         Some(place)
     }
 
@@ -417,12 +411,14 @@ impl Ladder {
         self.levels -= 1;
         self.spares += u32::from(left == 0);
         if place == self.best_place {
-            // Nothing better is left, in its page or elsewhere.
-            let best =
-                self.best_of(at).or_else(|| self.best_of(self.page_index.worse(chapter, number)?));
-            let (key, place) = best.unwrap_or((0, NOWHERE));
-            let price = if key == 0 { 0 } else { self.price(key) };
-            (self.best_key, self.best_place, self.best_price) = (key, place, price);
+            if self.next_key == 0 {
+                self.find_next(at);
+            }
+            (self.best_key, self.best_place, self.best_price) =
+                (self.next_key, self.next_place, self.next_price);
+            self.next_key = 0;
+        } else if place == self.next_place {
+            self.next_key = 0;
         }
         self.page_index.vacate(chapter, number, left == 0);
         if (left == 0) & !queued {
@@ -430,6 +426,17 @@ impl Ladder {
         }
         self.level_mut(place).queue.head = self.free;
         self.free = place >> 6;
+    }
+
+    /// Looks for the best level from this page on down; nothing better is left.
+    #[inline(never)]
+    fn find_next(&mut self, page: u32) {
+        let Page { chapter, number, .. } = self.pages[page as usize];
+        let found =
+            self.best_of(page).or_else(|| self.best_of(self.page_index.worse(chapter, number)?));
+        let (key, place) = found.unwrap_or((0, NOWHERE));
+        let price = if key == 0 { 0 } else { self.price(key) };
+        (self.next_key, self.next_place, self.next_price) = (key, place, price);
     }
 
     /// Key and place of the best level of a page.
@@ -508,56 +515,6 @@ impl Ladder {
     pub(crate) fn first(&self, place: u32) -> u32 {
         let head = self.level(place).queue.head;
         if head != NIL { head } else { self.hidden(place).head }
-    }
-
-    /// Whether pages, chapters, spare ones and table agree with each other and with the best level.
-    pub(crate) fn is_sound(&self) -> bool {
-        let (mut levels, mut occupied, mut best) = (0, 0, None);
-        let sound = self.page_index.is_sound(|page, number, chapter| {
-            let Some(data) = self.pages.get(page as usize) else { return false };
-            (best, occupied) = (self.best_of(page), occupied + 1);
-            levels += data.occupied.count_ones();
-            let of_page = |bit| {
-                let place = data.place(bit);
-                place & 63 == bit && self.level(place).page == page
-            };
-            (data.number, data.chapter) == (number, chapter)
-                && (0..64).all(|bit| data.occupied >> bit & 1 == 0 || of_page(bit))
-        });
-        let best_is = (self.best_key != 0).then_some((self.best_key, self.best_place));
-        let best_price = if self.best_key == 0 { 0 } else { self.price(self.best_key) };
-        sound
-            && levels == self.levels
-            && levels as usize + self.free_levels() == self.list.len()
-            && occupied + self.spares as usize == self.pages.len()
-            && self.spares_are_sound()
-            && best == best_is
-            && best_price == self.best_price
-    }
-
-    fn free_levels(&self) -> usize {
-        let mut next = self.free;
-        std::iter::from_fn(|| {
-            next = self.list.get(next as usize)?.queue.head;
-            Some(next)
-        })
-        .count()
-    }
-
-    fn spares_are_sound(&self) -> bool {
-        let (mut count, mut spares) = (0, 0);
-        let (mut last, mut page) = (NOWHERE, self.oldest_spare);
-        while let Some(data) = self.pages.get(page as usize) {
-            let known = data.queued && self.page_index.find(data.number) == page;
-            let dark = data.occupied != 0 || data.displayed == 0;
-            if !known || !dark || count == self.pages.len() {
-                return false;
-            }
-            spares += u32::from(data.occupied == 0);
-            (count, last, page) = (count + 1, page, data.newer);
-        }
-        let queued = self.pages.iter().filter(|data| data.queued).count();
-        spares == self.spares && count == queued && last == self.newest_spare
     }
 }
 
@@ -682,6 +639,35 @@ mod tests {
         places.iter().for_each(|&place| ladder.level_mut(place).orders = 1);
         let down = successors(ladder.best(), |&place| ladder.worse(place));
         assert!(down.map(|place| ladder.key_at(place)).eq(keys) && ladder.is_sound());
+    }
+
+    #[test]
+    fn the_best_of_before_is_the_next_until_another_comes_between() {
+        let mut ladder = Ladder::new(Side::Sell, &TickTable::uniform(Price(1)), 100);
+        let stay = |ladder: &mut Ladder, key| {
+            let place = ladder.find_or_make(key, true).expect("room");
+            ladder.level_mut(place).orders = 1;
+            place
+        };
+        let go = |ladder: &mut Ladder, place| {
+            ladder.level_mut(place).orders = 0;
+            ladder.undisplay(place);
+        };
+        let below = stay(&mut ladder, 1_000);
+        let best = stay(&mut ladder, 900_000);
+        assert_eq!((ladder.next_key, ladder.next_place), (1_000, below));
+        let between = stay(&mut ladder, 500_000);
+        assert_eq!((ladder.next_key, ladder.next_place), (500_000, between));
+        stay(&mut ladder, 10);
+        assert_eq!(ladder.next_key, 500_000, "one below it changes nothing");
+        go(&mut ladder, between);
+        assert_eq!(ladder.next_key, 0, "which one is next is to be looked for");
+        go(&mut ladder, best);
+        assert_eq!((ladder.best_key, ladder.best_price), (1_000, ladder.price(1_000)));
+        assert!(ladder.is_sound());
+        // Control: a wrong one is found.
+        ladder.next_key = 9;
+        assert!(!ladder.is_sound());
     }
 
     #[test]
