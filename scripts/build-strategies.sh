@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds the example strategies of sdk/strategy, into a folder (default: out/strategies).
-# scripts/build-strategies.sh crates/strategy/tests/guests writes those that the tests run.
+# Builds the example strategies of sdk/strategy, into a folder (default: out/strategies): as modules, and with
+# `enclave` as the second argument as programs for enclaves, too: static, for this machine.
+# scripts/build-strategies.sh crates/strategy/tests/guests writes the modules that the tests run.
 set -eu
 cd "$(dirname "$0")/.."
 to=${1:-out/strategies}
@@ -11,4 +12,12 @@ cargo build --quiet --locked --release --manifest-path sdk/strategy/Cargo.toml -
     --target-dir target/strategies --examples
 for name in maker taker misbehave; do
     cp target/strategies/"$target"/release/examples/"$name".wasm "$to/$name.wasm"
+done
+[ "${2:-}" = enclave ] || exit 0
+machine=$(rustc -vV | sed -n 's/^host: //p')
+for name in maker taker misbehave; do
+    RUSTFLAGS="-C target-feature=+crt-static" cargo rustc --quiet --locked --release \
+        --manifest-path sdk/strategy/Cargo.toml --target "$machine" --target-dir target/strategies \
+        --example "$name" --crate-type bin
+    cp target/strategies/"$machine"/release/examples/"$name" "$to/$name"
 done

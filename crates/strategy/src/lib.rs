@@ -17,6 +17,7 @@
 mod blotter;
 mod built_in;
 mod cage;
+pub mod enclave;
 pub mod heard;
 mod node;
 mod program;

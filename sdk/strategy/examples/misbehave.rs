@@ -53,7 +53,10 @@ impl Strategy for Misbehave {
             "allocate" => loop {
                 self.kept.push(vec![1; 1 << 20]);
             },
+            #[cfg(target_arch = "wasm32")]
             "trap" => core::arch::wasm32::unreachable(),
+            #[cfg(not(target_arch = "wasm32"))]
+            "trap" => std::process::abort(),
             "divide" => {
                 let none = black_box(book.time_ns) - black_box(book.time_ns);
                 vec![order(book.instrument, (7 / none) as u32)]

@@ -1,4 +1,4 @@
-//! Strategies for Fairbell as WebAssembly modules.
+//! Strategies for Fairbell: WebAssembly modules, or programs of their own in enclaves.
 //!
 //! A strategy implements [`Strategy`] and is exported by [`strategy!`]. It is told what was released and what
 //! became of its orders, and answers with [`Action`]s. It has no clock but the times in what it is told, no
@@ -67,7 +67,10 @@ pub fn setting(settings: &str, name: &str, otherwise: i64) -> Result<i64, String
     }
 }
 
-/// Exports a [`Strategy`].
+#[cfg(not(target_arch = "wasm32"))]
+pub mod enclave;
+
+/// Exports a [`Strategy`]: as a module, or, built for a machine, as the `main` of a program for an enclave.
 #[macro_export]
 macro_rules! strategy {
     ($of:ty) => {
@@ -104,5 +107,11 @@ macro_rules! strategy {
         }
 
         $crate::bindings::export!(Exported with_types_in $crate::bindings);
+
+        #[cfg(not(target_arch = "wasm32"))]
+        #[allow(dead_code)]
+        fn main() {
+            $crate::enclave::run::<$of>();
+        }
     };
 }
