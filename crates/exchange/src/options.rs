@@ -123,6 +123,11 @@ pub struct OverlayOptions {
     pub samples: usize,
     /// Slow children are served first.
     pub slowest_first: bool,
+    /// Orders of a million that may be late; the sequencer's window is what it takes. 0: it stays.
+    pub late_ppm: u32,
+    /// Orders whose times are no further apart leave the sequencer in an order that is drawn, ns; 0:
+    /// none do.
+    pub tie_ns: u64,
     /// Orders wait at proxies in a queue and leave at a pace; `None`: they pass straight through.
     pub upstream: Option<UpstreamConfig>,
     /// A parity datagram for every so many; 0: none.
@@ -163,6 +168,12 @@ impl OverlayOptions {
             token
         };
         Some((salt, Box::new(maker)))
+    }
+
+    /// What the sequencer draws ties from: nobody else can know it where there are secrets.
+    pub(crate) fn tie_seed(&self) -> u64 {
+        let tag = self.tokens.as_ref().map(|secret| KeySource::new(&secret.0).tag(b"ties"));
+        tag.and_then(|tag| tag.first_chunk().copied()).map_or(0, u64::from_be_bytes)
     }
 
     /// Streams that the feed is spread over.

@@ -284,7 +284,8 @@ pub fn overlay_options(config: &Config) -> Result<OverlayOptions, Failure> {
     let (spread, tokens) = (config.spread(), Some(fresh()?));
     let quarantine_ns = config.clock.quarantine_us * Nanos::MICRO;
     let options = config.overlay.options(&config.hold, secret);
-    Ok(OverlayOptions { spread, tokens, quarantine_ns, ..options })
+    let (late_ppm, tie_ns) = (config.sequencer.late_ppm, config.sequencer.tie_us * Nanos::MICRO);
+    Ok(OverlayOptions { spread, tokens, quarantine_ns, late_ppm, tie_ns, ..options })
 }
 
 /// The exchange's own configuration with what it uses of the overlay.

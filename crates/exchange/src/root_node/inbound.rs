@@ -33,12 +33,19 @@ impl Inbound {
     pub(super) fn new(config: &ExchangeConfig, tree: &Tree) -> Inbound {
         let gateways: Vec<NodeId> = tree.topology.receiver_ids().collect();
         let count = gateways.len();
-        let mut sequencer =
-            SequencerConfig { window_ns: config.sequencer_window_ns, ..SequencerConfig::default() };
+        let options = &config.options;
+        let usual = SequencerConfig::default();
+        let mut sequencer = SequencerConfig {
+            window_ns: config.sequencer_window_ns,
+            late_ppm: options.late_ppm,
+            window_max_ns: usual.window_max_ns.max(config.sequencer_window_ns),
+            tie_ns: options.tie_ns,
+            tie_seed: options.tie_seed(),
+            ..usual
+        };
         if config.outstanding == 0 {
             sequencer.quantum = 0;
         }
-        let options = &config.options;
         Inbound {
             granted: vec![None; count + 1],
             grants: Vec::new(),

@@ -144,6 +144,8 @@ pub const KEYS: &[Key] = &[
     whole("clock.virtual_drift_ppb", 0, 100_000),
     key("sequencer.enabled", Kind::Switch),
     whole("sequencer.window_us", 1, 100_000),
+    whole("sequencer.late_ppm", 0, 500_000),
+    whole("sequencer.tie_us", 0, 1_000),
     whole("engine.log_capacity", 0, 20_000_000_000),
     whole("engine.open_orders_max", 1_000, 10_000_000),
     key("loops.root", Kind::Text { max: 16 }),

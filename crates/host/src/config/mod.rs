@@ -144,6 +144,10 @@ pub struct Sequencer {
     pub enabled: bool,
     /// How long an order may be waited for, microseconds.
     pub window_us: u64,
+    /// Orders of a million that may be late, and the window is what it takes; 0: it stays.
+    pub late_ppm: u32,
+    /// Orders whose times are no further apart go in an order that is drawn, microseconds; 0: none.
+    pub tie_us: u64,
 }
 
 /// The matching engine.
@@ -474,7 +478,7 @@ impl Hold {
 
 impl Default for Sequencer {
     fn default() -> Self {
-        Sequencer { enabled: true, window_us: 500 }
+        Sequencer { enabled: true, window_us: 500, late_ppm: 0, tie_us: 0 }
     }
 }
 

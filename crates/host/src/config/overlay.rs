@@ -264,6 +264,9 @@ impl Overlay {
             estimator: hold.estimator(),
             samples: hold.samples as usize,
             slowest_first: self.slowest_first,
+            // These are the sequencer's section's.
+            late_ppm: 0,
+            tie_ns: 0,
             upstream: self.lift(),
             parity: self.parity as u16,
             cache: (self.repair_cache > 0).then_some(cache),

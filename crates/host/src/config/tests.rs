@@ -515,3 +515,16 @@ fn data_planes_are_read_in_their_order_and_are_those_that_there_are() {
     let hop = size_of::<overlay::seal::SealHeader>() + size_of::<overlay::frame::HopHeader>();
     assert_eq!((head, tail), (hop, overlay::seal::TAG_LEN));
 }
+
+#[test]
+fn the_sequencers_section_reaches_the_root() {
+    let read = |text| Loaded::text("fairbell.toml", text).and_then(Loaded::finish).unwrap();
+    let options = |text| crate::deployment::overlay_options(&read(text)).unwrap();
+    let set = options("[sequencer]\nlate_ppm = 50\ntie_us = 2");
+    assert_eq!((set.late_ppm, set.tie_ns), (50, 2_000));
+    let plain = options("");
+    assert_eq!((plain.late_ppm, plain.tie_ns), (0, 0), "off by default");
+    let wrong =
+        Loaded::text("fairbell.toml", "[sequencer]\ntie_us = 1001").and_then(Loaded::finish);
+    assert!(wrong.is_err());
+}

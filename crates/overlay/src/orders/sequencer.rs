@@ -16,6 +16,15 @@
 //! and flagged [`INPUT_T_IN_CAPPED`]. An order that leaves after one with a later time is flagged
 //! [`INPUT_LATE`]; it leaves at once, for its time has passed.
 //!
+//! With a share of late orders to aim at ([`SequencerConfig::late_ppm`]) the window follows it by
+//! stochastic approximation (Robbins and Monro): a late order widens it by 1/8 of itself, one in time
+//! narrows it by so much less that it rests where that share is late. Orders that were sent again,
+//! parked, deferred or capped say nothing of the way up and move nothing.
+//!
+//! With a tie ([`SequencerConfig::tie_ns`]) orders whose times are no further apart than the clocks can
+//! tell, in a chain one after the other, leave together in an order that is drawn; no clock that is
+//! ahead within its error wins by that. An order waits for as long as the tie more.
+//!
 //! Timer-driven, hence outside the deterministic core: the log records what came out. Not
 //! guaranteed: that `t_in` is ordered beyond the window. Nothing allocates after construction.
 
@@ -44,7 +53,19 @@ pub struct SequencerConfig {
     pub policy: ReleasePolicy,
     /// Orders of a session that leave before it is another one's turn; 0: no turns are taken.
     pub quantum: u32,
+    /// Orders of a million that may be late, 1 to 500,000; the window is what it takes, between
+    /// [`WINDOW_LEAST_NS`] and `window_max_ns`. 0: it stays what it is.
+    pub late_ppm: u32,
+    /// Longest window that is ever chosen.
+    pub window_max_ns: u64,
+    /// Times no further apart are a tie; 0: none is.
+    pub tie_ns: u64,
+    /// What ties are drawn from.
+    pub tie_seed: u64,
 }
+
+/// Shortest window that is chosen for a share of late orders, in ns.
+pub const WINDOW_LEAST_NS: u64 = Nanos::MICRO;
 
 impl Default for SequencerConfig {
     /// A window of half a millisecond, a cap of one second, the full capacity.
@@ -55,6 +76,10 @@ impl Default for SequencerConfig {
             capacity: SEQUENCER_MAX,
             policy: ReleasePolicy::Fair,
             quantum: QUANTUM,
+            late_ppm: 0,
+            window_max_ns: 5 * Nanos::MILLI,
+            tie_ns: 0,
+            tie_seed: 0,
         }
     }
 }
@@ -122,6 +147,12 @@ pub struct SequencerCounters {
 
 /// Quantum of most sources ([`SequencerConfig::quantum`]).
 const QUANTUM: u32 = 64;
+/// Orders of one tie at most.
+const TIED_MAX: usize = 64;
+/// Fraction bits of a window that is steered, and by what part of it a late order widens it.
+const FRACTION: u32 = 16;
+const STEP: u64 = 8;
+const MILLION: u64 = 1_000_000;
 /// Index that stands for no slot.
 const NIL: u32 = u32::MAX;
 
@@ -186,6 +217,17 @@ struct Key {
 /// Orders messages by time of arrival within a window; the module documentation has the rules.
 pub struct Sequencer {
     window_ns: u64,
+    /// Late orders of a million that are aimed at; 0: the window stays.
+    late_ppm: u64,
+    window_max_ns: u64,
+    /// The window with [`FRACTION`] fraction bits.
+    steered: u64,
+    tie_ns: u64,
+    tie_seed: u64,
+    /// Orders of one tie that leave next, the next one last.
+    tied: Vec<Key>,
+    /// The latest time of them and of those that left with them.
+    newest_tied: Nanos,
     t_in_cap_ns: u64,
     parked_max: usize,
     slots: Vec<Slot>,
@@ -211,8 +253,17 @@ impl Sequencer {
             let next = if i + 1 < capacity as u32 { i + 1 } else { NIL };
             Slot { next, ..VACANT }
         });
+        // No window is none to steer, and longer ones than the fraction leaves room for are none.
+        let window_max_ns = config.window_max_ns.clamp(WINDOW_LEAST_NS, u64::MAX >> (FRACTION + 1));
         Sequencer {
             window_ns: config.window_ns,
+            late_ppm: u64::from(config.late_ppm.min(500_000)) * u64::from(config.window_ns > 0),
+            window_max_ns,
+            steered: config.window_ns.clamp(WINDOW_LEAST_NS, window_max_ns) << FRACTION,
+            tie_ns: config.tie_ns * u64::from(config.window_ns > 0),
+            tie_seed: config.tie_seed,
+            tied: Vec::with_capacity(TIED_MAX),
+            newest_tied: Nanos(0),
             policy: config.policy,
             quantum: config.quantum,
             backlog: 0,
@@ -278,7 +329,7 @@ impl Sequencer {
             self.backlog = self.backlog.wrapping_add(1);
             return None;
         }
-        let Reverse(key) = self.due.pop()?;
+        let key = self.take_next(now.now)?;
         let slot = &self.slots[key.slot as usize];
         let mut sequenced = Sequenced {
             source: slot.source,
@@ -289,6 +340,7 @@ impl Sequencer {
             payload: slot.payload,
         };
         let (order_time, deferred) = (slot.order_time, slot.deferred);
+        let plain = slot.attempt == 0 && slot.waits_for == 0 && slot.flags == 0 && !deferred;
         let went_on = slot.backlog == self.backlog;
         let turn =
             Turn { run: if went_on { slot.run + 1 } else { 1 }, behind: went_on && deferred };
@@ -298,7 +350,14 @@ impl Sequencer {
             self.counters.deferred += u64::from(deferred);
             self.counters.late += u64::from(!deferred);
         }
-        self.newest_released = self.newest_released.max(order_time);
+        match self.tie_ns {
+            0 => self.newest_released = self.newest_released.max(order_time),
+            // Nobody is late for having lost a draw.
+            _ => self.newest_tied = self.newest_tied.max(order_time),
+        }
+        if self.late_ppm > 0 && plain {
+            self.steer(order_time < self.newest_released);
+        }
         self.counters.capped += u64::from(sequenced.flags & INPUT_T_IN_CAPPED != 0);
         self.counters.released += 1;
         self.release_slot(key.slot);
@@ -309,10 +368,50 @@ impl Sequencer {
     /// When the next order may leave: at once, at its time, or [`Nanos::NEVER`].
     pub fn next_timeout(&self) -> Nanos {
         match self.due.peek() {
+            _ if !self.tied.is_empty() => Nanos(0),
             None => Nanos::NEVER,
             Some(_) if self.window_ns == 0 => Nanos(0),
-            Some(Reverse(key)) => Nanos(key.time) + self.window_ns,
+            Some(Reverse(key)) => Nanos(key.time) + self.window_ns + self.tie_ns,
         }
+    }
+
+    /// The next order by time; of a tie, the next by draw.
+    fn take_next(&mut self, now: Nanos) -> Option<Key> {
+        if self.tie_ns == 0 {
+            return self.due.pop().map(|Reverse(key)| key);
+        }
+        if self.tied.is_empty() {
+            self.newest_released = self.newest_released.max(self.newest_tied);
+            let mut last = None;
+            while self.tied.len() < TIED_MAX
+                && let Some(Reverse(key)) = self.due.peek()
+                && Nanos(key.time) + self.window_ns <= now
+                && last.is_none_or(|last| key.time - last <= self.tie_ns)
+            {
+                last = Some(key.time);
+                self.tied.extend(self.due.pop().map(|Reverse(key)| key));
+            }
+            let slots = &self.slots;
+            let drawn = |key: &Key| {
+                let source = &slots[key.slot as usize].source;
+                let sender = u64::from(source.gateway.0) << 48 ^ u64::from(source.incarnation.0);
+                SplitMix64::mix(self.tie_seed ^ SplitMix64::mix(sender ^ source.seq))
+            };
+            self.tied.sort_unstable_by_key(|key| (drawn(key), *key));
+        }
+        self.tied.pop()
+    }
+
+    /// Widens the window for a late order, narrows it for one in time.
+    fn steer(&mut self, late: bool) {
+        let part = self.steered / (STEP * MILLION);
+        self.steered = match late {
+            true => self.steered + part * (MILLION - self.late_ppm),
+            false => self.steered - part * self.late_ppm,
+        };
+        let most = self.window_max_ns << FRACTION;
+        self.steered = self.steered.clamp(WINDOW_LEAST_NS << FRACTION, most);
+        self.window_ns = self.steered >> FRACTION;
     }
 
     /// Throws away everything of a gateway, whose life ended. Costs a pass over the slab.
@@ -320,6 +419,16 @@ impl Sequencer {
         if self.held() == 0 {
             return;
         }
+        let mut tied = std::mem::take(&mut self.tied);
+        tied.retain(|key| {
+            let keep = key.gateway != gateway.0;
+            if !keep {
+                self.release_slot(key.slot);
+                self.counters.forgotten += 1;
+            }
+            keep
+        });
+        self.tied = tied;
         let mut retained = std::mem::take(&mut self.due);
         retained.retain(|Reverse(key)| {
             let keep = key.gateway != gateway.0;
@@ -344,7 +453,7 @@ impl Sequencer {
 
     /// Number of orders held, parked ones included.
     pub fn held(&self) -> usize {
-        self.due.len() + self.parked
+        self.due.len() + self.tied.len() + self.parked
     }
 
     /// Most orders that may be parked.
@@ -441,5 +550,111 @@ impl Sequencer {
 
     fn release_slot(&mut self, index: u32) {
         self.slots[index as usize].next = std::mem::replace(&mut self.free, index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(sequencer: &mut Sequencer, now: u64, gateway: u16, seq: u64, t_in: u64) {
+        let source = Source { gateway: GatewayId(gateway), seq, ..VACANT.source };
+        let (marks, payload) = (Marks::default(), &seq.to_le_bytes()[..]);
+        let offer = Offer { source, t_in: Nanos(t_in), waits_for: None, payload, marks };
+        let now = ClockReading { now: Nanos(now), bound_ns: 0 };
+        assert_eq!(sequencer.offer(now, &offer), Ok(false));
+    }
+
+    fn pop(sequencer: &mut Sequencer, now: u64) -> Option<Sequenced> {
+        sequencer.pop_due(ClockReading { now: Nanos(now), bound_ns: 0 })
+    }
+
+    /// Window that orders with this spread of delays lead to, and the share of the last half that is late.
+    fn steered(late_ppm: u32, spread_ns: u64) -> (u64, f64) {
+        let (window_ns, window_max_ns) = (20_000, Nanos::MILLI);
+        let capacity = 1_024;
+        let config =
+            SequencerConfig { window_ns, late_ppm, window_max_ns, capacity, ..Default::default() };
+        let (mut sequencer, mut dice) = (Sequencer::new(&config), SplitMix64::new(7));
+        let mut coming: BinaryHeap<Reverse<(u64, u64, u64)>> = BinaryHeap::new();
+        let (count, mut middle) = (200_000, SequencerCounters::default());
+        for seq in 1..=count {
+            let t_in = Nanos::SECOND + seq * 5_000;
+            coming.push(Reverse((t_in + dice.below(spread_ns), seq, t_in)));
+            while let Some(&Reverse((at, seq, of))) = coming.peek()
+                && at <= t_in
+            {
+                coming.pop();
+                while pop(&mut sequencer, at).is_some() {}
+                offer(&mut sequencer, at, 1 + (seq % 8) as u16, seq, of);
+            }
+            if seq == count / 2 {
+                middle = sequencer.counters();
+            }
+        }
+        let end = sequencer.counters();
+        let released = end.released - middle.released;
+        (sequencer.window_ns(), (end.late - middle.late) as f64 / released as f64)
+    }
+
+    #[test]
+    fn the_window_follows_the_share_of_late_orders() {
+        let (window_ns, late) = steered(10_000, 100_000);
+        assert!((0.005..0.02).contains(&late), "{late}");
+        assert!((60_000..110_000).contains(&window_ns), "{window_ns}");
+        let (wider, _) = steered(10_000, 400_000);
+        assert!(wider > 2 * window_ns, "{wider}");
+        let (same, _) = steered(0, 400_000);
+        assert_eq!(same, 20_000, "control: it stays");
+        let most = steered(1, 4_000_000).0;
+        assert!((990_000..=Nanos::MILLI).contains(&most), "never beyond the most: {most}");
+    }
+
+    /// Gateways of three orders 300 ns apart and one 5 us later, in the order in which they leave.
+    fn left(tie_ns: u64, tie_seed: u64) -> Vec<u16> {
+        let (window_ns, capacity) = (10_000, 64);
+        let config =
+            SequencerConfig { window_ns, capacity, tie_ns, tie_seed, ..Default::default() };
+        let mut sequencer = Sequencer::new(&config);
+        for (gateway, after) in [(3, 0), (1, 300), (2, 600), (4, 5_600)] {
+            let t_in = Nanos::SECOND + after;
+            offer(&mut sequencer, t_in + 1_000, gateway, 1, t_in);
+        }
+        assert!(pop(&mut sequencer, Nanos::SECOND + 9_999).is_none());
+        assert_eq!(sequencer.next_timeout(), Nanos(Nanos::SECOND + 10_000 + tie_ns));
+        let out =
+            |_| pop(&mut sequencer, Nanos::SECOND + 30_000).map(|order| order.source.gateway.0);
+        let order: Vec<u16> = (0..4).filter_map(out).collect();
+        assert_eq!((sequencer.held(), sequencer.counters().late), (0, 0));
+        order
+    }
+
+    #[test]
+    fn what_clocks_cannot_tell_apart_is_drawn_and_nothing_else() {
+        assert_eq!(left(0, 1), [3, 1, 2, 4], "control: by time");
+        let mut first = [0; 5];
+        for seed in 0..300 {
+            let order = left(500, seed);
+            assert_eq!(order[3], 4, "5 us later is no tie");
+            first[usize::from(order[0])] += 1;
+        }
+        assert!(first[1..4].iter().all(|wins| (70..130).contains(wins)), "{first:?}");
+    }
+
+    #[test]
+    fn a_gateway_that_died_leaves_ties_too() {
+        let config =
+            SequencerConfig { window_ns: 10, tie_ns: 5, capacity: 8, ..Default::default() };
+        let mut sequencer = Sequencer::new(&config);
+        for gateway in 1..=3 {
+            offer(&mut sequencer, Nanos::SECOND, gateway, 1, Nanos::SECOND);
+        }
+        let first = pop(&mut sequencer, Nanos::SECOND + 15).unwrap().source.gateway;
+        let other = GatewayId(1 + first.0 % 3);
+        sequencer.forget(other);
+        assert_eq!((sequencer.held(), sequencer.counters().forgotten), (1, 1));
+        let last = pop(&mut sequencer, Nanos::SECOND + 15).unwrap().source.gateway;
+        assert!(last != first && last != other);
+        assert!(pop(&mut sequencer, Nanos::SECOND + 15).is_none());
     }
 }
