@@ -5,8 +5,11 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use overlay::{
     delay::{OwdEstimator, PERMILLE},
+    hedging::{HedgePolicy, Hedging},
     samples::Sample,
+    topology::{ROOT, Tree},
 };
+use types::NodeId;
 
 use super::{
     clock_errors::ClockErrors,
@@ -33,6 +36,24 @@ const REPAIR_NS: u64 = 60_000;
 /// Hand-offs this close count as simultaneous on real clocks.
 const SIMULTANEOUS_NS: u64 = 1_000;
 
+/// More VMs than proxies that [`Techniques::placed`] rents, in parts of a hundred, and probes of each.
+const MORE_PERCENT: usize = 10;
+const PROBES: u64 = 200;
+
+/// What is done besides the paper's tree; each has its setting in a deployment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Techniques {
+    /// `overlay.slowest_first`: a node serves those children first that report the longest delays.
+    pub slowest_first: bool,
+    /// `overlay.hedging = "path-disjoint"`: further copies come by parents that have other parents.
+    pub path_disjoint: bool,
+    /// Proxies are the quickest of a tenth more VMs, by probes from the root (`cluster plan`).
+    pub placed: bool,
+    /// So many of a thousand receivers, the slowest by what they reported when measuring began, are
+    /// openly left out: they get every message and nobody waits for them.
+    pub left_out_permille: usize,
+}
+
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -50,6 +71,8 @@ pub struct Setup {
     pub seed: u64,
     /// Clocks of the receivers; `None`: as the cloud has them.
     pub clock_errors: Option<Arc<ClockErrors>>,
+    /// What is done besides.
+    pub techniques: Techniques,
 }
 
 impl Setup {
@@ -57,7 +80,17 @@ impl Setup {
     pub fn standard(receivers: usize, hedge: usize, messages: usize, seed: u64) -> Setup {
         let layers = table1::layers(receivers, table1::rule_depth(receivers), 10);
         let profile = Profile::standard();
-        Setup { profile, layers, hedge, dynamic: true, messages, seed, clock_errors: None }
+        let techniques = Techniques::default();
+        Setup {
+            profile,
+            layers,
+            hedge,
+            dynamic: true,
+            messages,
+            seed,
+            clock_errors: None,
+            techniques,
+        }
     }
 }
 
@@ -95,6 +128,9 @@ pub struct Arrivals {
     pub clocks_ns: u64,
     /// Messages that some receiver had to have repaired.
     pub repaired: u64,
+    /// By measured message: the least delay, in ns, with which it is released everywhere at once within
+    /// the clocks' error.
+    pub least_ns: Vec<u64>,
 }
 
 /// What the root can know of one message, and what truly happened.
@@ -111,20 +147,32 @@ struct Message {
 
 /// Passes messages of one cloud through hold-and-release with each estimator.
 pub fn run(setup: &Setup, kinds: &[Kind]) -> (Arrivals, Vec<Outcome>) {
-    let tree = table1::tree(&setup.layers, setup.hedge, setup.dynamic);
+    let techniques = setup.techniques;
+    let mut tree = table1::tree(&setup.layers, setup.hedge, setup.dynamic);
+    if techniques.path_disjoint {
+        let hedging = Hedging { policy: HedgePolicy::PathDisjoint, ..Hedging::default() };
+        tree.topology = tree.topology.with_hedging(hedging).unwrap_or(tree.topology);
+    }
     let run_ns = setup.messages as u64 * INTERVAL_NS;
-    let cloud = Cloud::new(&setup.profile, setup.seed, tree.topology.layers(), run_ns);
+    let mut cloud = Cloud::new(&setup.profile, setup.seed, tree.topology.layers(), run_ns);
     let receivers = tree.topology.receivers();
     let first = tree.topology.nodes() - receivers;
+    if techniques.placed {
+        let more = ((first - 1) * MORE_PERCENT).div_ceil(100);
+        cloud.place(1..first, more, PROBES, setup.seed);
+    }
     let assumed = || Arc::new(ClockErrors::assumed(&cloud, first..first + receivers));
     let errors = setup.clock_errors.clone().unwrap_or_else(assumed);
     let mut flow = Flow::new(tree, cloud);
+    if techniques.slowest_first {
+        flow.serve_slowest_first();
+    }
     let mut rounds = Rounds::new(receivers);
     let mut receivers = Receivers::new(errors, receivers);
     let mut estimators: Vec<(Estimator, Tally)> =
         kinds.iter().map(|kind| (Estimator::new(*kind, ROUND), Tally::default())).collect();
     let permilles: BTreeSet<u32> = kinds.iter().map(Kind::permille).collect();
-    let (mut omls, mut widest) = (Vec::new(), 0);
+    let (mut omls, mut widest, mut least_ns) = (Vec::new(), 0, Vec::new());
     let mut due: Option<Vec<Sample>> = None;
     for (index, id) in (1..=setup.messages as u64).enumerate() {
         if index % ROUND == 0 && index > 0 {
@@ -134,6 +182,9 @@ pub fn run(setup: &Setup, kinds: &[Kind]) -> (Arrivals, Vec<Outcome>) {
             && let Some(samples) = due.take()
         {
             let count = receivers.clocks.len() as u32;
+            if techniques.slowest_first {
+                receivers.report(&mut flow, (index / ROUND) as u64);
+            }
             for permille in &permilles {
                 let owd_ns = receivers.max_of_percentiles(*permille);
                 let concerned = estimators.iter_mut().map(|(estimator, _)| estimator);
@@ -141,6 +192,9 @@ pub fn run(setup: &Setup, kinds: &[Kind]) -> (Arrivals, Vec<Outcome>) {
                     .filter(|estimator| estimator.kind().permille() == *permille)
                     .for_each(|estimator| estimator.reports(owd_ns, count, &samples));
             }
+        }
+        if index == WARM_UP {
+            receivers.leave_out(techniques.left_out_permille);
         }
         let sent_at = id * INTERVAL_NS;
         receivers.read_clocks(sent_at);
@@ -151,6 +205,7 @@ pub fn run(setup: &Setup, kinds: &[Kind]) -> (Arrivals, Vec<Outcome>) {
         let measured = index >= WARM_UP;
         if measured {
             omls.push(message.oml_ns);
+            least_ns.push(message.needed_ns.saturating_sub(SIMULTANEOUS_NS + spread));
         }
         for (estimator, tally) in &mut estimators {
             if let Some(delay_ns) = estimator.delay_ns().filter(|_| measured) {
@@ -163,6 +218,7 @@ pub fn run(setup: &Setup, kinds: &[Kind]) -> (Arrivals, Vec<Outcome>) {
         oml_ns: median(&mut omls) as f64,
         clocks_ns: widest,
         repaired: receivers.repaired,
+        least_ns,
     };
     let outcome = |(estimator, tally): (Estimator, Tally)| tally.outcome(estimator.kind());
     (arrivals, estimators.into_iter().map(outcome).collect())
@@ -178,14 +234,45 @@ struct Receivers {
     ready: Vec<u64>,
     /// What each keeps of its delays by its own clock.
     delays: Vec<OwdEstimator>,
+    /// Those that nobody waits for.
+    out: Vec<bool>,
     repaired: u64,
 }
 
 impl Receivers {
     fn new(errors: Arc<ClockErrors>, count: usize) -> Receivers {
         let delays = (0..count).map(|_| OwdEstimator::new(WINDOW, PERMILLE)).collect();
-        let (clocks, ready) = (vec![0; count], vec![0; count]);
-        Receivers { errors, clocks, look: None, ready, delays, repaired: 0 }
+        let (clocks, ready, out) = (vec![0; count], vec![0; count], vec![false; count]);
+        Receivers { errors, clocks, look: None, ready, delays, out, repaired: 0 }
+    }
+
+    /// Nobody waits any more for so many of a thousand, those with the longest delays.
+    fn leave_out(&mut self, permille: usize) {
+        let count = self.delays.len() * permille / 1_000;
+        let slowness = |(index, delays): (usize, &mut OwdEstimator)| {
+            (std::cmp::Reverse(delays.percentile_ns(PERMILLE)), index)
+        };
+        let mut all: Vec<_> = self.delays.iter_mut().enumerate().map(slowness).collect();
+        all.sort_unstable();
+        all.iter().take(count).for_each(|(_, index)| self.out[*index] = true);
+    }
+
+    /// All receivers report their delay up the tree, and each node the longest it heard of.
+    fn report(&mut self, flow: &mut Flow, round: u64) {
+        let tree: Tree = *flow.tree();
+        let nodes = tree.topology.nodes();
+        let first = nodes - self.delays.len();
+        let mut heard = vec![0; nodes];
+        for (index, delays) in self.delays.iter_mut().enumerate() {
+            heard[first + index] = delays.percentile_ns(PERMILLE).unwrap_or(0);
+        }
+        for node in (1..nodes).rev() {
+            let child = NodeId(node as u16);
+            let parent = tree.reduce_parent(child, round).unwrap_or(ROOT);
+            flow.report(parent, child, heard[node]);
+            let above = usize::from(parent.0);
+            heard[above] = heard[above].max(heard[node]);
+        }
     }
 
     fn read_clocks(&mut self, at: u64) {
@@ -207,7 +294,11 @@ impl Receivers {
 
     fn take(&mut self, sent_at: u64, arrivals: &[u64]) -> Message {
         let (mut needed_ns, mut owd_ns, mut sum, mut oml_ns, mut missing) = (0, 0, 0, 0, false);
+        let mut waited = 0;
         for (index, arrival) in arrivals.iter().enumerate() {
+            if self.out[index] {
+                continue;
+            }
             let lost = *arrival == LOST;
             missing |= lost;
             // The next message shows the gap.
@@ -227,14 +318,16 @@ impl Receivers {
             let needed = own(self.ready[index]);
             needed_ns = needed_ns.max(needed);
             sum += needed;
+            waited += 1;
         }
         self.repaired += u64::from(missing);
-        Message { needed_ns, owd_ns, mean_ns: sum / arrivals.len().max(1) as u64, oml_ns }
+        Message { needed_ns, owd_ns, mean_ns: sum / waited.max(1), oml_ns }
     }
 
     /// The maximum over receivers of a percentile of theirs.
     fn max_of_percentiles(&mut self, permille: u32) -> u64 {
-        let each = self.delays.iter_mut().filter_map(|delays| delays.percentile_ns(permille));
+        let waited = self.delays.iter_mut().zip(&self.out).filter(|(_, out)| !**out);
+        let each = waited.filter_map(|(delays, _)| delays.percentile_ns(permille));
         each.max().unwrap_or(0)
     }
 }

@@ -9,6 +9,8 @@
 //! A copy's fate is a function of (seed, message, sender, receiver) and not of the order in which
 //! copies are asked for, so different simulators of one cloud agree to the nanosecond.
 
+use std::ops::Range;
+
 use types::{Nanos, SplitMix64};
 
 use super::math::{exp, ln, normal_quantile};
@@ -153,6 +155,13 @@ impl Profile {
         Ok(Profile { name: "empirical", measured: Some(measured), ..Profile::table1() })
     }
 
+    /// How much slower a VM is drawn to be: 1, or more for a straggler.
+    fn slowness(&self, rng: &mut SplitMix64) -> f64 {
+        let straggles = rng.below(1_000_000) < u64::from(self.straggler_ppm);
+        let extra = exponential(self.straggler_extra, rng);
+        if straggles { 1.0 + extra } else { 1.0 }
+    }
+
     /// A profile by its name.
     pub fn named(name: &str) -> Option<Profile> {
         let all = [Profile::table1(), Profile::standard(), Profile::gcp_like(), Profile::ideal()];
@@ -292,9 +301,8 @@ impl Cloud {
         let nodes = 1 + layers.iter().sum::<u32>() as usize;
         // The root is chosen with care: nobody runs an exchange on a straggler.
         let slowness = |node: usize, rng: &mut SplitMix64| {
-            let straggles = rng.below(1_000_000) < u64::from(profile.straggler_ppm);
-            let extra = exponential(profile.straggler_extra, rng);
-            if straggles && node > 0 { 1.0 + extra } else { 1.0 }
+            let drawn = profile.slowness(rng);
+            if node > 0 { drawn } else { 1.0 }
         };
         let slowness: Vec<f64> = (0..nodes).map(|node| slowness(node, &mut rng)).collect();
         let sigma = profile.clock_error_ns / 2.575_829;
@@ -339,6 +347,30 @@ impl Cloud {
     /// Reading of a node's clock minus true time, in ns.
     pub fn clock_ns(&self, node: usize) -> i64 {
         self.clock_ns[node]
+    }
+
+    /// Has `proxies` be the quickest of themselves and `more` VMs of the same kind, each by the mean of
+    /// `probes` one-way delays from the root.
+    pub fn place(&mut self, proxies: Range<usize>, more: usize, probes: u64, seed: u64) {
+        let mut rng = SplitMix64::new(SplitMix64::mix(seed) ^ 0x91AC);
+        let first = self.slowness.len();
+        for _ in 0..more {
+            let slowness = self.profile.slowness(&mut rng);
+            self.slowness.push(slowness);
+        }
+        let mut measured: Vec<(u64, usize)> = Vec::new();
+        for node in proxies.clone().chain(first..first + more) {
+            let delay = |probe| self.delay_ns(rng.next_u64() ^ probe, 0, node as u16, 0);
+            let delays: Vec<u64> = (0..probes).filter_map(delay).collect();
+            measured.push((delays.iter().sum::<u64>() / delays.len().max(1) as u64, node));
+        }
+        measured.sort_unstable();
+        let chosen: Vec<usize> = measured.iter().take(proxies.len()).map(|of| of.1).collect();
+        let left = proxies.filter(|proxy| !chosen.contains(proxy)).collect::<Vec<_>>();
+        for (proxy, new) in left.into_iter().zip(chosen.iter().filter(|node| **node >= first)) {
+            self.slowness[proxy] = self.slowness[*new];
+        }
+        self.slowness.truncate(first);
     }
 
     /// Whether a node is a straggler.
@@ -525,6 +557,22 @@ mod tests {
         assert!((130..270).contains(&lost), "{lost}");
         // A path is in a burst for a tenth of the time; some bursts add less than 150 us.
         assert!((1_000..2_600).contains(&late), "{late}");
+    }
+
+    #[test]
+    fn placement_sends_stragglers_back_and_leaves_receivers_alone() {
+        let profile = Profile { straggler_ppm: 200_000, ..Profile::standard() };
+        let mut cloud = Cloud::new(&profile, 5, &[100, 1_000], 0);
+        let slow = |cloud: &Cloud, nodes: Range<usize>| {
+            nodes.filter(|node| cloud.is_straggler(*node)).count()
+        };
+        let (before, receivers) = (slow(&cloud, 1..101), slow(&cloud, 101..1_101));
+        cloud.place(1..101, 50, 200, 7);
+        let after = slow(&cloud, 1..101);
+        assert!(before > 10 && after < before / 2, "{before} {after}");
+        assert_eq!((slow(&cloud, 101..1_101), cloud.slowness.len()), (receivers, 1_101));
+        cloud.place(1..101, 0, 200, 7);
+        assert_eq!(slow(&cloud, 1..101), after, "control: nobody to take a place");
     }
 
     #[test]

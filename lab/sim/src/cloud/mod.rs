@@ -15,6 +15,7 @@ pub mod dynamic;
 pub mod fairness;
 pub mod fancypq;
 pub mod flow;
+pub mod frontier;
 pub mod hold_release;
 pub mod inbound;
 pub mod lemondrop;
@@ -25,6 +26,7 @@ pub mod montecarlo;
 pub mod nodes;
 pub mod pacing;
 pub mod profit;
+pub mod races;
 pub mod report;
 pub mod seeds;
 pub mod stats;
@@ -117,6 +119,14 @@ pub const EXPERIMENTS: &[Experiment] = &[
         run: fairness::run,
     },
     Experiment {
+        name: "frontier",
+        about: "P(F) against release OML by technique, with its bounds (table 2)",
+        seeds: 20,
+        takes: ALL,
+        fault: |options| options.tree_fault(1_000),
+        run: frontier::run,
+    },
+    Experiment {
         name: "stragglers",
         about: "P(F) of the paper's estimator by N and stragglers (table 2)",
         seeds: 10,
@@ -179,6 +189,30 @@ pub const EXPERIMENTS: &[Experiment] = &[
         takes: ALL,
         fault: profit::fault,
         run: profit::run,
+    },
+    Experiment {
+        name: "races",
+        about: "profits of eight accounts at four distances in the engine (appendix C)",
+        seeds: 20,
+        takes: ALL,
+        fault: races::fault,
+        run: races::run,
+    },
+    Experiment {
+        name: "inbound-order",
+        about: "order of generation for 99.99 % of pairs: ways, windows, draws",
+        seeds: 20,
+        takes: &[
+            Takes::Receivers,
+            Takes::Fanout,
+            Takes::Hedge,
+            Takes::Loss,
+            Takes::Clocks,
+            Takes::Stragglers,
+            Takes::StragglerExtra,
+        ],
+        fault: inbound::fault,
+        run: inbound::order,
     },
     Experiment {
         name: "inbound-fairness",
