@@ -27,10 +27,11 @@ fi
 rm -rf "$work/run" "$work"/*.jsonl
 start=$SECONDS
 positions=${POSITIONS:-1000}
-"$work/python/bin/python" scripts/web_book.py "$binary" "$work" "$positions" "${SEED:-28}"
+orders=$((positions / 5))
+"$work/python/bin/python" scripts/web_book.py "$binary" "$work" "$positions" "$orders" "${SEED:-28}"
 config=(--config "$work/exchange.toml")
 "$lab" web books "$work/run/exchange.log" "$work/levels.jsonl" "${config[@]}" --at-least "$positions"
-"$lab" web books "$work/run/exchange.log" "$work/orders.jsonl" "${config[@]}" --at-least 100
+"$lab" web books "$work/run/exchange.log" "$work/orders.jsonl" "${config[@]}" --at-least "$orders"
 # Control: one quantity of one book is another one, and has to be found.
 if "$lab" web books "$work/run/exchange.log" "$work/control.jsonl" "${config[@]}" >/dev/null 2>&1; then
     echo "web-book: a wrong book was not found out" >&2

@@ -12,13 +12,22 @@ import sys
 import time
 import urllib.request
 import zlib
+from bisect import insort
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 
 from ccxt.async_support.base.ws.order_book import OrderBook
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-PROGRAM, WORK, POSITIONS, SEED = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+PROGRAM, WORK = sys.argv[1], Path(sys.argv[2])
+# Books of levels, books of orders.
+POSITIONS, ORDERS, SEED = (int(text) for text in sys.argv[3:6])
+# Refusals of a client that is slow on a busy machine; the connection ends behind them.
+LATE = ("timeout", "late_timestamp")
+# Longest time without an update of any book.
+STILL_S = 30
 KEY, SECRET = "book", "0123456789abcdef"
 KEYS = f"""sandbox = true
 [[key]]
@@ -33,10 +42,6 @@ depth = 1
 receivers = 1
 hedge = 0
 change_tree_at_percent = 0
-[flow]
-rate = 1
-generated_rate = 300
-sample = "none"
 [day]
 auctions = false
 halt_instrument = 0
@@ -45,6 +50,11 @@ base = 0
 [doors]
 plain = true
 """
+# Orders of a quarter of an hour: on a busy machine the books that are wanted take a while.
+FLOW = "".join(
+    f'[[flow]]\nat = "0s"\nfor = "15m"\nsymbol = "{symbol}"\nrate = {rate}\n'
+    for symbol, rate in (("BTCUSD", 20), ("GENA", 150), ("GENB", 150))
+)
 
 
 def sign(method, path, body=b""):
@@ -53,12 +63,14 @@ def sign(method, path, body=b""):
     return at, hmac.new(SECRET.encode(), text, hashlib.sha256).hexdigest()
 
 
+@cache
 def plain(number):
     """A float of the book as it was written."""
     text = format(Decimal(repr(number)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+@cache
 def price_text(number):
     units = int((Decimal(repr(number)) * 10_000).to_integral_value())
     whole, part = divmod(units, 10_000)
@@ -104,6 +116,12 @@ class Levels:
         return {"symbol": symbol, "seq": self.seq, "bids": side("bids"), "asks": side("asks")}
 
 
+@cache
+def rank(side, price):
+    """Where a price belongs among those of its side: the best first."""
+    return Decimal(price) * (-1 if side == "bids" else 1)
+
+
 class Orders:
     """One symbol's orders in the order of their queues, by the rules of docs/web.md."""
 
@@ -123,12 +141,11 @@ class Orders:
             for name, orders in self.sides.items():
                 told = message[name]
                 gone, changed = set(told["gone"]), dict(told["changed"])
-                orders[:] = [[of, at, changed.get(of, qty)] for of, at, qty in orders if of not in gone]
-                sign = -1 if name == "bids" else 1
+                if gone or changed:
+                    orders[:] = [[of, at, changed.get(of, qty)] for of, at, qty in orders if of not in gone]
                 for order in told["come"]:
-                    rank = sign * Decimal(order[1])
-                    place = next((n for n, o in enumerate(orders) if sign * Decimal(o[1]) > rank), len(orders))
-                    orders.insert(place, order)
+                    # Behind all others at its price.
+                    insort(orders, order, key=lambda of: rank(name, of[1]))
             self.seq = message["seq"]
         digits = []
         for name in ("asks", "bids"):
@@ -151,7 +168,9 @@ def start():
     told = open(WORK / "up.txt", "w+")
     (WORK / "exchange.toml").write_text(CONFIG)
     command = [PROGRAM, "up", "--config", str(WORK / "exchange.toml")]
+    (WORK / "scenario.toml").write_text(FLOW)
     command += ["--out", str(WORK / "run"), "--web", str(WORK / "keys.toml")]
+    command += ["--scenario", str(WORK / "scenario.toml")]
     process = subprocess.Popen(command, stdout=told, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     for _ in range(600):
         text = (WORK / "up.txt").read_text()
@@ -170,8 +189,8 @@ def main():
     symbols = [one["symbol"] for one in json.load(urllib.request.urlopen(base + "/instruments"))["instruments"]]
     kinds = {"book": Levels, "l3": Orders}
     books = {(kind, symbol): made() for kind, made in kinds.items() for symbol in symbols}
-    records = {"book": [], "l3": []}
-    drops = gaps = replays = 0
+    records, wanted = {"book": [], "l3": []}, {"book": POSITIONS, "l3": ORDERS}
+    drops = gaps = replays = broken = 0
 
     def fault():
         body, path = json.dumps({"fault": "skip", "count": 2}).encode(), "/v1/sandbox/faults"
@@ -179,35 +198,49 @@ def main():
         head = {"FB-KEY": KEY, "FB-TIMESTAMP": at, "FB-SIGN": signature}
         urllib.request.urlopen(urllib.request.Request(base[:-3] + path, body, head, method="POST"))
 
+    def follow(socket):
+        """One connection, until it has heard enough."""
+        nonlocal gaps, replays
+        at, signature = sign("GET", "/v1/ws")
+        socket.send(json.dumps({"op": "auth", "key": KEY, "timestamp": at, "signature": signature}))
+        for (kind, symbol), book in books.items():
+            ask = {"op": "subscribe", "channels": [kind], "symbols": [symbol]}
+            # Back again: what was missed, where the door still knows it.
+            if book.seq is not None and rng.random() < 0.5:
+                ask["since"] = book.seq
+                replays += 1
+            else:
+                book.seq = None
+            socket.send(json.dumps(ask))
+        heard, until, last = 0, rng.randrange(100, 400), time.monotonic()
+        while heard < until and any(len(records[kind]) < wanted[kind] for kind in kinds):
+            message = json.loads(socket.recv(timeout=STILL_S))
+            if message["channel"] not in kinds:
+                assert message["channel"] != "error" or message["error"]["code"] in LATE, message
+                # Heartbeats alone: the exchange's flow or the door's feed stands still.
+                assert time.monotonic() - last < STILL_S, f"no update of a book for {STILL_S} s"
+                continue
+            heard, last = heard + 1, time.monotonic()
+            kind, symbol = message["channel"], message["symbol"]
+            book = books[kind, symbol]
+            if not book.take(message):
+                gaps += 1
+                socket.send(json.dumps({"op": "subscribe", "channels": [kind], "symbols": [symbol]}))
+            elif book.seq == message["seq"] and len(records[kind]) < wanted[kind]:
+                records[kind].append(book.record(symbol))
+            if rng.random() < 0.005:
+                fault()
+
     try:
-        while len(records["book"]) < POSITIONS and process.poll() is None:
-            with connect(base.replace("http", "ws") + "/ws") as socket:
-                at, signature = sign("GET", "/v1/ws")
-                socket.send(json.dumps({"op": "auth", "key": KEY, "timestamp": at, "signature": signature}))
-                for (kind, symbol), book in books.items():
-                    ask = {"op": "subscribe", "channels": [kind], "symbols": [symbol]}
-                    # Back again: what was missed, where the door still knows it.
-                    if book.seq is not None and rng.random() < 0.5:
-                        ask["since"] = book.seq
-                        replays += 1
-                    else:
-                        book.seq = None
-                    socket.send(json.dumps(ask))
-                for _ in range(rng.randrange(100, 400)):
-                    message = json.loads(socket.recv(timeout=20))
-                    assert message["channel"] != "error", message
-                    if message["channel"] not in kinds:
-                        continue
-                    kind, symbol = message["channel"], message["symbol"]
-                    book = books[kind, symbol]
-                    if not book.take(message):
-                        gaps += 1
-                        socket.send(json.dumps({"op": "subscribe", "channels": [kind], "symbols": [symbol]}))
-                    elif book.seq == message["seq"]:
-                        records[kind].append(book.record(symbol))
-                    if rng.random() < 0.005:
-                        fault()
+        while any(len(records[kind]) < wanted[kind] for kind in kinds):
+            assert process.poll() is None, "the exchange has ended"
             drops += 1
+            try:
+                with connect(base.replace("http", "ws") + "/ws") as socket:
+                    follow(socket)
+            except ConnectionClosed:
+                # On a busy machine this client is slow, and the door leaves who is slow.
+                broken += 1
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(timeout=120)
@@ -217,7 +250,7 @@ def main():
     wrong["bids"][-1][1] = plain(float(wrong["bids"][-1][1]) * 2)
     (WORK / "control.jsonl").write_text(json.dumps(wrong) + "\n")
     kept = {kind: len(all_of) for kind, all_of in records.items()}
-    print(f"{kept['book']} books of levels, {kept['l3']} of orders; {drops} connections, {replays} replays, {gaps} gaps")
+    print(f"{kept['book']} books of levels, {kept['l3']} of orders; {drops} connections, {broken} of them broken by the door, {replays} replays, {gaps} gaps")
     assert drops > 1 and replays > 1 and gaps > 0, "nothing went wrong: the run shows less than it should"
 
 
