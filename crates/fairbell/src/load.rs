@@ -21,7 +21,6 @@ use crate::least_loaded::Doors;
 use crate::options::{TlsArgs, duration};
 use crate::report::numbers;
 use crate::up::report_quantiles;
-use host::config::price_text;
 use host::failure::Failure;
 
 /// Options of `fairbell load`.
@@ -200,7 +199,7 @@ fn doors(args: &LoadArgs) -> Result<Doors, Failure> {
 fn config(args: &LoadArgs, doors: &Doors, now: Nanos) -> Result<LoadConfig, Failure> {
     let usage = |text: String| Failure::Usage(text);
     let price = |option: &str, text: &str| {
-        price_text::parse(text)
+        types::decimal::price(text)
             .filter(|price| price.0 > 0)
             .ok_or_else(|| usage(format!("{option}: {text:?} is no price above zero")))
     };

@@ -8,6 +8,7 @@
 mod admission;
 mod allotment;
 mod command;
+pub mod decimal;
 mod digest;
 mod event;
 mod feed_session;

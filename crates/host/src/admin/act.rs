@@ -27,7 +27,7 @@ use super::shards;
 use crate::admin::action::{Action, LIMITS, PARAMETERS, PHASES};
 use crate::alarms::{self, Alarms};
 use crate::capacities;
-use crate::config::{Config, price_text};
+use crate::config::Config;
 use crate::refused;
 use crate::replica::line::RootLine;
 
@@ -557,7 +557,7 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 fn price(text: &str) -> Result<Price, String> {
-    price_text::parse(text).ok_or_else(|| format!("{} is no price", shown(text)))
+    types::decimal::price(text).ok_or_else(|| format!("{} is no price", shown(text)))
 }
 
 /// What somebody wrote, in one line and not too long.

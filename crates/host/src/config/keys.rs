@@ -6,7 +6,6 @@ use super::doors::CLIENT_CERTIFICATES;
 use super::journal::{DURABILITIES, SYNCINGS};
 use super::memory::WHEN_FULL;
 use super::overlay::{DATA_PLANES, ESTIMATORS, MODES, PACES, PLANE_USES, POLICIES, QUEUES};
-use super::price_text;
 use super::store::ENGINES;
 use super::telemetry::RECORDS;
 
@@ -371,9 +370,9 @@ impl Kind {
             (Kind::Tokens { max }, Given::Texts(texts)) => texts.iter().all(|text| {
                 (1..=max).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
             }),
-            (Kind::Price, Given::Text(text)) => price_text::parse(text)
+            (Kind::Price, Given::Text(text)) => types::decimal::price(text)
                 .is_some_and(|price| (1..=types::limits::PRICE_MAX).contains(&price.0)),
-            (Kind::PriceOrNone, Given::Text(text)) => price_text::parse(text)
+            (Kind::PriceOrNone, Given::Text(text)) => types::decimal::price(text)
                 .is_some_and(|price| (0..=types::limits::PRICE_MAX).contains(&price.0)),
             (Kind::Choice(words), Given::Text(text)) => words.contains(&text.as_str()),
             (Kind::Choices(words), Given::Texts(texts)) => {

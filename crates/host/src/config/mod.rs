@@ -15,7 +15,7 @@ mod load;
 pub mod loops;
 mod memory;
 mod overlay;
-pub mod price_text;
+mod price_text;
 mod retransmission;
 pub mod shards;
 mod snapshot;
