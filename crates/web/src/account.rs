@@ -14,11 +14,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, oneshot};
-use types::{ClOrdId, ConnId, InstrumentId, Nanos, OrderRef, Outbox, Peer, Price, Side, Symbol};
+use types::{
+    ClOrdId, CommandKind, ConnId, InstrumentId, Nanos, OrderRef, Outbox, Peer, Price, Side, Symbol,
+};
 use wire::soupbin::{BadCredentials, ClientSession};
 
 use crate::error::ApiError;
-use crate::request::{Instruments, New, Replace};
+use crate::request::{Instruments, New, Replace, client_id};
 use ledger::{Fill, Holding, Order, Trip};
 
 /// From a login, and from each message of a replay, to the first request.
@@ -42,8 +44,58 @@ const FAULTS_MAX: u32 = 1_000;
 
 /// What a request is answered with.
 pub type Reply = Result<Value, ApiError>;
-/// Where a reply goes.
-pub type ReplyTo = oneshot::Sender<Reply>;
+/// Where a reply goes, and when what it answers came to the door.
+#[derive(Debug)]
+pub struct ReplyTo {
+    to: oneshot::Sender<Reply>,
+    came: Nanos,
+}
+
+impl ReplyTo {
+    /// For a request that came at this time of the door's clock; and where its reply comes.
+    pub fn new(came: Nanos) -> (ReplyTo, oneshot::Receiver<Reply>) {
+        let (to, from) = oneshot::channel();
+        (ReplyTo { to, came }, from)
+    }
+
+    /// Nobody may wait any more: whoever asked may ask again.
+    pub(crate) fn send(self, reply: Reply) {
+        let _ = self.to.send(reply);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.to.is_closed()
+    }
+}
+
+/// When a request to trade was where, told when the exchange has answered it. All times are of the door's
+/// clock, but that of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamps {
+    /// Its UserRefNum; of a cancel, that of the order.
+    pub number: u32,
+    /// What it asked for.
+    pub command: CommandKind,
+    /// When the door had it from its client.
+    pub came: Nanos,
+    /// When it went to the gateway for the first time.
+    pub sent: Nanos,
+    /// The time that the exchange's log gave it, where the answer says.
+    pub logged: Option<Nanos>,
+    /// When the answer came.
+    pub answered: Nanos,
+    /// The exchange refused it.
+    pub refused: bool,
+}
+
+/// A request that the exchange has not answered.
+struct Unanswered {
+    number: u32,
+    wants: Wants,
+    message: Vec<u8>,
+    came: Nanos,
+    sent: Nanos,
+}
 
 /// What the door asks of an account.
 #[derive(Clone, Debug)]
@@ -165,8 +217,12 @@ pub struct Account {
     /// By place of the instrument.
     holdings: BTreeMap<usize, Holding>,
     waiting: Vec<(u32, Wants, ReplyTo)>,
-    /// Bytes of requests without an answer, in the order asked.
-    unanswered: VecDeque<(u32, Wants, Vec<u8>)>,
+    /// In the order asked.
+    unanswered: VecDeque<Unanswered>,
+    /// Requests that have been answered since [`Account::take_stamps`].
+    stamps: Vec<Stamps>,
+    /// Time of the exchange's day in the message that is read; 0: it has none.
+    told_at: u64,
     /// Requests that wait for the session.
     queued: VecDeque<(Ask, ReplyTo)>,
     /// Orders whose answers wait for their end, until these times.
@@ -180,12 +236,12 @@ pub struct Account {
     delayed: VecDeque<(Nanos, Ask, ReplyTo)>,
     /// First midnight of the exchange's log, by which its times are dated.
     midnight: Option<Nanos>,
-    /// When requests were sent that have no answer.
-    sent: HashMap<u32, Nanos>,
     trips: VecDeque<Trip>,
     /// Time of the input that is dealt with.
     now: Nanos,
     events: broadcast::Sender<Arc<OwnEvent>>,
+    /// Answers to requests that entered an order: they go when its place in its queue is known.
+    entered: Vec<(ReplyTo, Value, Resting)>,
     /// Number of the stream's message being read.
     seq: u64,
     scratch: Vec<u8>,
@@ -213,6 +269,8 @@ impl Account {
             holdings: BTreeMap::new(),
             waiting: Vec::new(),
             unanswered: VecDeque::new(),
+            stamps: Vec::new(),
+            told_at: 0,
             queued: VecDeque::new(),
             settling: VecDeque::new(),
             dead_man: None,
@@ -220,10 +278,10 @@ impl Account {
             delays: (0, 0),
             delayed: VecDeque::new(),
             midnight: None,
-            sent: HashMap::new(),
             trips: VecDeque::new(),
             now: Nanos(0),
             events: broadcast::channel(EVENTS).0,
+            entered: Vec::new(),
             seq: 0,
             scratch: Vec::new(),
         })
@@ -245,6 +303,29 @@ impl Account {
             order_ref: OrderRef(order.order_ref),
             lot_decimals: instrument.lot_decimals,
         })
+    }
+
+    /// Sends the answers that wait for the place of an order in its queue.
+    pub fn place_replies(&mut self, ahead: impl Fn(&Resting) -> Option<Value>) {
+        for (reply, mut told, resting) in self.entered.drain(..) {
+            told["queue"] = ahead(&resting).unwrap_or_default();
+            reply.send(Ok(told));
+        }
+    }
+
+    /// Sends an answer to a request to enter an order, or keeps it for [`Account::place_replies`].
+    fn reply_entered(&mut self, reply: ReplyTo, answer: Reply) {
+        let name = answer.as_ref().ok().and_then(|told| told["client_order_id"].as_str());
+        let resting = name.and_then(|name| client_id(name).ok()).and_then(|id| self.resting(id));
+        match (answer, resting) {
+            (Ok(told), Some(resting)) => self.entered.push((reply, told, resting)),
+            (answer, _) => reply.send(answer),
+        }
+    }
+
+    /// Requests that have been answered since the last time.
+    pub fn take_stamps(&mut self) -> impl Iterator<Item = Stamps> + '_ {
+        self.stamps.drain(..)
     }
 
     /// Where it tells of orders and fills.
@@ -273,7 +354,7 @@ impl Account {
     pub fn handle_timeout(&mut self, now: Nanos, next_conn: ConnId, out: &mut Outbox) -> bool {
         if self.dead_man.is_some_and(|at| at <= now) {
             self.dead_man = None;
-            let (reply, _) = oneshot::channel();
+            let (reply, _) = ReplyTo::new(now);
             match self.link {
                 // Whatever a fault holds back.
                 Link::Up => self.carry_out(now, Ask::MassCancel(None), reply, out),
@@ -337,7 +418,7 @@ impl Account {
         self.why = why.to_string();
         // Nothing of it was sent: whoever asked may ask again.
         for (_, reply) in std::mem::take(&mut self.queued) {
-            let _ = reply.send(Err(ApiError::new("session_down", why)));
+            reply.send(Err(ApiError::new("session_down", why)));
         }
     }
 
@@ -357,8 +438,7 @@ impl Account {
 
     /// The replay is over: what has no answer goes again, then what waited.
     fn begin(&mut self, now: Nanos, out: &mut Outbox) {
-        let again: Vec<Vec<u8>> =
-            self.unanswered.iter().map(|(_, _, message)| message.clone()).collect();
+        let again: Vec<Vec<u8>> = self.unanswered.iter().map(|of| of.message.clone()).collect();
         again.iter().for_each(|message| self.send(now, message, out));
         for (ask, reply) in std::mem::take(&mut self.queued) {
             self.ask(now, ask, reply, out);
@@ -387,7 +467,7 @@ impl Account {
                 _ => None,
             };
             match refusal {
-                Some((code, why)) => drop(reply.send(Err(ApiError::new(code, why)))),
+                Some((code, why)) => reply.send(Err(ApiError::new(code, why))),
                 None => self.queued.push_back((ask, reply)),
             }
             return;
@@ -397,7 +477,7 @@ impl Account {
             match self.delayed.back() {
                 Some((at, ..)) if ask.trades() => match self.delayed.len() < WAITING_MAX {
                     true => self.delayed.push_back((*at, ask, reply)),
-                    false => drop(reply.send(Err(ApiError::new("busy", "too much is held back")))),
+                    false => reply.send(Err(ApiError::new("busy", "too much is held back"))),
                 },
                 _ => self.carry_out(now, ask, reply, out),
             }
@@ -412,7 +492,7 @@ impl Account {
         if self.rejects > 0 {
             self.rejects -= 1;
             let why = "a fault of the sandbox: it was not sent to the exchange";
-            let _ = reply.send(Err(ApiError::new("rejected", why)));
+            reply.send(Err(ApiError::new("rejected", why)));
             return None;
         }
         let (count, ns) = self.delays;
@@ -427,6 +507,7 @@ impl Account {
 
     fn carry_out(&mut self, now: Nanos, ask: Ask, reply: ReplyTo, out: &mut Outbox) {
         self.now = now;
+        let enters = matches!(ask, Ask::New(_) | Ask::Replace(..));
         let answer = match ask {
             Ask::New(new) => self.enter(now, &new, reply, out),
             Ask::Replace(of, replace) => self.replace(now, of, &replace, reply, out),
@@ -458,9 +539,10 @@ impl Account {
                 Some((reply, Ok(json!({ "timeout_ms": ms }))))
             }
         };
-        if let Some((reply, answer)) = answer {
-            // Nobody waits any more: it may ask again.
-            let _ = reply.send(answer);
+        match answer {
+            Some((reply, answer)) if enters => self.reply_entered(reply, answer),
+            Some((reply, answer)) => reply.send(answer),
+            None => {}
         }
     }
 
@@ -477,8 +559,8 @@ impl Account {
             return Some((reply, Err(ApiError::new("busy", "too many requests wait for answers"))));
         }
         self.send(now, &message, out);
-        self.sent.insert(number, now);
-        self.unanswered.push_back((number, wants, message));
+        let came = reply.came;
+        self.unanswered.push_back(Unanswered { number, wants, message, came, sent: now });
         self.waiting.push((number, wants, reply));
         None
     }

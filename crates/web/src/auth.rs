@@ -5,7 +5,7 @@
 //! FB-TIMESTAMP, nonce as in FB-NONCE (empty without it), method in capitals, path with its query. A
 //! request counts once: what has the same signature as one of the last ten seconds is refused.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -106,6 +106,8 @@ struct Known {
     hmac: hmac::Key,
     /// Signatures and when they came, oldest first.
     seen: VecDeque<(u64, [u8; 32])>,
+    /// The same signatures.
+    seen_set: HashSet<[u8; 32]>,
     credits: Bucket,
     /// WebSocket tokens that are not used yet, and until when they count.
     tokens: VecDeque<([u8; 32], u64)>,
@@ -166,7 +168,7 @@ impl Keys {
             let hmac = hmac::Key::new(hmac::HMAC_SHA256, key.secret.as_bytes());
             let credits = Bucket::full(key.credits_per_s, 0);
             let (seen, tokens) = (VecDeque::new(), VecDeque::new());
-            let known = Known { key, hmac, seen, credits, tokens };
+            let known = Known { key, hmac, seen, seen_set: HashSet::new(), credits, tokens };
             (known.key.name.clone(), known)
         });
         Keys { known: known.collect() }
@@ -207,9 +209,10 @@ impl Keys {
         known.may(now_ms, from, scope)?;
         // A signature is late by itself after twice the window.
         while known.seen.front().is_some_and(|(at, _)| now_ms.abs_diff(*at) > 2 * WINDOW_MS) {
-            known.seen.pop_front();
+            let Some((_, seen)) = known.seen.pop_front() else { break };
+            known.seen_set.remove(&seen);
         }
-        if known.seen.iter().any(|(_, seen)| *seen == tag) {
+        if known.seen_set.contains(&tag) {
             return Err(ApiError::new("replayed", "this very request has come before"));
         }
         if known.seen.len() >= SEEN_MAX {
@@ -218,6 +221,7 @@ impl Keys {
         }
         let credits = known.charge(now_ms, 1)?;
         known.seen.push_back((now_ms, tag));
+        known.seen_set.insert(tag);
         Ok(known.admitted(credits))
     }
 

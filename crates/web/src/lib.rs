@@ -15,6 +15,7 @@ pub mod counters;
 mod credits;
 pub mod decimal;
 pub mod error;
+mod hub;
 pub mod market;
 pub mod node;
 mod openapi;

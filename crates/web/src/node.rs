@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer, Price, Side};
 
 use crate::account::ledger::near;
-use crate::account::{Account, Ask, Reply, ReplyTo, Resting};
+use crate::account::{Account, Ask, ReplyTo, Resting, Stamps};
 use crate::decimal::lots_text;
 use crate::error::ApiError;
 use crate::market::{Market, Print, channel_carrying};
@@ -40,7 +40,7 @@ impl Inbox {
                 waiting.push_back((account, ask, reply));
             } else {
                 let busy = ApiError::new("busy", "the door has too much to do: try again");
-                let _: Result<(), Reply> = reply.send(Err(busy));
+                reply.send(Err(busy));
             }
         }
         was_empty && !waiting.is_empty()
@@ -66,6 +66,8 @@ pub struct WebNode {
     /// Of the last messages: from the exchange's time to here, ns.
     delays: VecDeque<i64>,
     bound_ns: u64,
+    /// Takes when requests were where, with the place of their account from 1.
+    stamps: Option<Box<dyn FnMut(u16, Stamps) + Send>>,
 }
 
 impl WebNode {
@@ -82,6 +84,7 @@ impl WebNode {
             midnight: Nanos(0),
             delays: VecDeque::new(),
             bound_ns: 0,
+            stamps: None,
         }
     }
 
@@ -89,6 +92,24 @@ impl WebNode {
     pub fn set_midnight(&mut self, midnight: Nanos) {
         self.midnight = midnight;
         self.accounts.iter_mut().for_each(|account| account.set_midnight(midnight));
+    }
+
+    /// From now on `to` is told of each request that the exchange has answered, with the place of its
+    /// account from 1.
+    pub fn tell_stamps(&mut self, to: impl FnMut(u16, Stamps) + Send + 'static) {
+        self.stamps = Some(Box::new(to));
+    }
+
+    /// Passes on what accounts have answered.
+    fn settle(&mut self) {
+        for (place, account) in (1..).zip(&mut self.accounts) {
+            account.place_replies(|of| ahead(&self.feed, of));
+            for stamps in account.take_stamps() {
+                if let Some(to) = &mut self.stamps {
+                    to(place, stamps);
+                }
+            }
+        }
     }
 
     /// The listener.
@@ -119,6 +140,7 @@ impl WebNode {
             };
             account.ask(now.now, ask, reply, out);
         }
+        self.settle();
     }
 
     /// Takes the single orders of an instrument into the market.
@@ -222,6 +244,7 @@ impl Node for WebNode {
                 self.next_conn = CONNS + (self.next_conn - CONNS + 1) % (1 << 20);
             }
         }
+        self.settle();
     }
 
     fn next_timeout(&self) -> Nanos {
@@ -238,7 +261,10 @@ impl Node for WebNode {
 
     fn handle_stream(&mut self, now: ClockReading, conn: ConnId, bytes: &[u8], out: &mut Outbox) {
         match self.of_conn(conn) {
-            Some(account) => account.handle_stream(now.now, bytes, out),
+            Some(account) => {
+                account.handle_stream(now.now, bytes, out);
+                self.settle();
+            }
             None => {
                 self.feed.handle_stream(now, conn, bytes, out);
                 self.heard(now);
@@ -257,7 +283,7 @@ impl Node for WebNode {
 /// Where an order stands among those at its price: what is ahead of it as the feed has been heard. One that
 /// the feed has not told of yet comes behind all that it has.
 fn ahead(heard: &Subscriber, of: &Resting) -> Option<Value> {
-    let channel = channel_carrying(heard, of.instrument)?;
+    let channel = channel_carrying(heard, of.instrument, None)?;
     let (mut orders, mut lots, mut seen) = (0u64, 0u64, false);
     for (order, price, qty) in channel.image().orders(of.instrument, of.side) {
         if order == of.order_ref {

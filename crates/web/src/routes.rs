@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
-use types::{Instrument, Symbol};
+use types::{Instrument, Nanos, Symbol};
 
 use crate::account::{Ask, Reply};
 use crate::auth::{Admitted, Credits, Scope, Signed};
@@ -22,7 +22,7 @@ use crate::error::ApiError;
 use crate::market::{Market, SPANS, Topic};
 use crate::node::WebNode;
 use crate::request::{self, BODY_MAX};
-use crate::server::{Door, Dropped, now_ms};
+use crate::server::{Came, Door, Dropped, now, now_ms};
 use crate::venue;
 use crate::{openapi, page, public as public_credits, socket};
 
@@ -114,6 +114,11 @@ pub(crate) async fn private(
     Ok((admitted, uri.query().map(str::to_string), body))
 }
 
+/// When a request came.
+fn came(request: &Request) -> Nanos {
+    request.extensions().get().map_or_else(now, |Came(at)| *at)
+}
+
 type Here = State<Arc<Door>>;
 type From = ConnectInfo<SocketAddr>;
 
@@ -133,6 +138,7 @@ async fn asked(
     scope: Scope,
     read: impl FnOnce(Option<&str>, &[u8]) -> Result<Ask, ApiError>,
 ) -> Response {
+    let came = came(&request);
     let (admitted, query, body) = match private(&door, from, request, scope).await {
         Ok(read) => read,
         Err(refused) => return refused.into_response(),
@@ -142,7 +148,7 @@ async fn asked(
         Ok(ask) => {
             let dropped = ask.trades()
                 && door.own(admitted.account).is_some_and(super::server::Own::drops_answer);
-            let mut response = match ask_and_place(&door, admitted.account, ask).await {
+            let mut response = match door.ask_at((admitted.account, came), ask).await {
                 Some(reply) => answer(reply),
                 None => json_response(StatusCode::ACCEPTED, &json!({ "state": "pending" })),
             };
@@ -153,27 +159,6 @@ async fn asked(
         }
     };
     with_credits(admitted.credits, response)
-}
-
-/// Asks an account for one thing; an order that now rests is told with its place in its queue.
-async fn ask_and_place(door: &Door, account: usize, ask: Ask) -> Option<Reply> {
-    let reply = Door::reply(door.begin(account, [ask.clone()]).pop()?).await?;
-    Some(placed(door, account, &ask, reply).await)
-}
-
-/// The answer to a new order or a replace, with the order's place in its queue if it rests.
-pub(crate) async fn placed(door: &Door, account: usize, ask: &Ask, reply: Reply) -> Reply {
-    let mut told = reply?;
-    let enters = matches!(ask, Ask::New(_) | Ask::Replace(..));
-    if enters
-        && told["state"] == "open"
-        && let Some(id) = told["client_order_id"].as_str()
-        && let Ok(id) = request::client_id(id)
-        && let Some(Ok(mut placed)) = door.ask(account, Ask::Order(id, None)).await
-    {
-        told["queue"] = placed["queue"].take();
-    }
-    Ok(told)
 }
 
 async fn new_order(State(door): Here, ConnectInfo(from): From, request: Request) -> Response {
@@ -219,23 +204,16 @@ async fn mass_cancel(State(door): Here, ConnectInfo(from): From, request: Reques
 
 /// The answers to a batch whose good requests were begun, in their order.
 pub(crate) async fn batched(
-    door: &Door,
-    account: usize,
     requests: Vec<Result<Ask, ApiError>>,
     replies: Vec<oneshot::Receiver<Reply>>,
 ) -> Value {
     let mut replies = replies.into_iter();
     let mut told = Vec::new();
     for ask in requests {
-        let reply = match ask {
+        let reply = match ask.map(|_| replies.next()) {
             Err(refused) => Some(Err(refused)),
-            Ok(ask) => match replies.next() {
-                Some(from) => match Door::reply(from).await {
-                    Some(reply) => Some(placed(door, account, &ask, reply).await),
-                    None => None,
-                },
-                None => None,
-            },
+            Ok(Some(from)) => Door::reply(from).await,
+            Ok(None) => None,
         };
         told.push(result_json(reply));
     }
@@ -256,6 +234,7 @@ pub(crate) fn result_json(reply: Option<Reply>) -> Value {
 }
 
 async fn batch(State(door): Here, ConnectInfo(from): From, request: Request) -> Response {
+    let came = came(&request);
     let (admitted, _, body) = match private(&door, from, request, Scope::Trade).await {
         Ok(read) => read,
         Err(refused) => return refused.into_response(),
@@ -271,8 +250,8 @@ async fn batch(State(door): Here, ConnectInfo(from): From, request: Request) -> 
         Ok((requests, left)) => {
             let dropped = door.own(admitted.account).is_some_and(|own| own.drops_answer());
             let asks: Vec<Ask> = requests.iter().filter_map(|ask| ask.clone().ok()).collect();
-            let replies = door.begin(admitted.account, asks);
-            let told = batched(&door, admitted.account, requests, replies).await;
+            let replies = door.begin((admitted.account, came), asks);
+            let told = batched(requests, replies).await;
             let mut response = json_response(StatusCode::OK, &told);
             if dropped {
                 response.extensions_mut().insert(Dropped);

@@ -20,18 +20,20 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use net::LoopHandle;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{broadcast, oneshot, watch};
+use tokio::sync::{broadcast, oneshot};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tower::ServiceExt;
+use types::Nanos;
 
-use crate::account::{Ask, OwnEvent, Reply};
+use crate::account::{Ask, OwnEvent, Reply, ReplyTo};
 use crate::auth::{Admitted, Credits, Keys, Scope, Signed};
 use crate::command::SandboxFault;
 use crate::counters::{Counters, Way};
 use crate::error::ApiError;
+use crate::hub::Mailbox;
 use crate::market::Market;
 use crate::node::{Inbox, WEB_NODE, WebNode};
 use crate::public::{PUBLIC_CREDITS_PER_S, PublicCredits};
@@ -111,8 +113,8 @@ impl Default for Settings {
 pub(crate) struct Own {
     /// Its events.
     pub events: broadcast::Sender<Arc<OwnEvent>>,
-    /// Counts up when its WebSockets are to be closed by a fault.
-    pub drops: watch::Sender<u64>,
+    /// Queues of its WebSockets.
+    sockets: Mutex<Vec<Arc<Mailbox>>>,
     drop_answers: AtomicU32,
     skips: AtomicU32,
 }
@@ -124,6 +126,20 @@ fn take_one(of: &AtomicU32) -> bool {
 }
 
 impl Own {
+    fn sockets(&self) -> MutexGuard<'_, Vec<Arc<Mailbox>>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A WebSocket has proved the account.
+    pub fn joins(&self, mailbox: &Arc<Mailbox>) {
+        self.sockets().push(Arc::clone(mailbox));
+    }
+
+    /// It has ended, or proves another account.
+    pub fn leaves(&self, mailbox: &Arc<Mailbox>) {
+        self.sockets().retain(|one| !Arc::ptr_eq(one, mailbox));
+    }
+
     /// Whether a fault ends the connection instead of an answer.
     pub fn drops_answer(&self) -> bool {
         take_one(&self.drop_answers)
@@ -148,10 +164,15 @@ pub struct Door {
     accounts: Vec<Own>,
 }
 
+/// The time, ns since the epoch.
+pub(crate) fn now() -> Nanos {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Nanos(since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
+}
+
 /// Milliseconds since the epoch.
 pub(crate) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    now().0 / Nanos::MILLI
 }
 
 impl Door {
@@ -165,7 +186,7 @@ impl Door {
     ) -> Door {
         let own = |events| Own {
             events,
-            drops: watch::channel(0).0,
+            sockets: Mutex::default(),
             drop_answers: AtomicU32::new(0),
             skips: AtomicU32::new(0),
         };
@@ -223,15 +244,16 @@ impl Door {
         self.noted(("", from), admitted)
     }
 
-    /// Asks an account for several things, in this order; the replies come one by one.
+    /// Asks an account for several things that came at this time, in this order; the replies come one by
+    /// one.
     pub(crate) fn begin(
         &self,
-        account: usize,
+        (account, came): (usize, Nanos),
         asks: impl IntoIterator<Item = Ask>,
     ) -> Vec<oneshot::Receiver<Reply>> {
         let mut replies = Vec::new();
         let asks = asks.into_iter().map(|ask| {
-            let (to, from) = oneshot::channel();
+            let (to, from) = ReplyTo::new(came);
             replies.push(from);
             (ask, to)
         });
@@ -241,7 +263,7 @@ impl Door {
             if self.node.call(WEB_NODE, serve).is_err() {
                 for (_, _, reply) in self.inbox.take() {
                     let busy = ApiError::new("busy", "the door has too much to do: try again");
-                    let _ = reply.send(Err(busy));
+                    reply.send(Err(busy));
                 }
             }
         }
@@ -255,7 +277,12 @@ impl Door {
 
     /// Asks an account for one thing.
     pub(crate) async fn ask(&self, account: usize, ask: Ask) -> Option<Reply> {
-        Door::reply(self.begin(account, [ask]).pop()?).await
+        self.ask_at((account, now()), ask).await
+    }
+
+    /// Asks an account for one thing that came at this time.
+    pub(crate) async fn ask_at(&self, of: (usize, Nanos), ask: Ask) -> Option<Reply> {
+        Door::reply(self.begin(of, [ask]).pop()?).await
     }
 
     /// Has the node do something, and what it makes of it.
@@ -278,7 +305,7 @@ impl Door {
         match fault {
             SandboxFault::Requests(fault) => self.ask(account, Ask::Fault(fault)).await,
             SandboxFault::Drop => {
-                own.drops.send_modify(|count| *count += 1);
+                own.sockets().iter().for_each(|socket| socket.close());
                 set()
             }
             SandboxFault::DropAnswers(count) => {
@@ -348,6 +375,10 @@ impl Drop for Place {
     }
 }
 
+/// When the head of a request had come.
+#[derive(Clone, Copy)]
+pub(crate) struct Came(pub Nanos);
+
 /// An answer that a fault takes away: the connection ends instead.
 #[derive(Clone, Copy)]
 pub(crate) struct Dropped;
@@ -362,6 +393,7 @@ where
         let (routes, place) = (routes.clone(), Arc::clone(&place));
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(ConnectInfo(from));
+        request.extensions_mut().insert(Came(now()));
         request.extensions_mut().insert(Arc::clone(&place));
         async move {
             let response: Response = match routes.oneshot(request).await {
@@ -394,8 +426,10 @@ pub fn serve(
     listener.set_nonblocking(true)?;
     let settings = door.settings.clone();
     let tls = settings.tls.as_ref().map(|tls| TlsAcceptor::from(Arc::clone(&tls.0)));
+    let market = Arc::clone(&door.market);
     let routes = routes::router(door);
     runtime.block_on(async {
+        tokio::spawn(async move { market.distribute().await });
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let counters = Arc::clone(&settings.counters);
         let places = Arc::new(Places { counters, ..Places::default() });

@@ -4,10 +4,12 @@
 //! heartbeat with a counter. A message of more than 64 KiB, or one that can't be written within 10 s, ends
 //! it. Whoever is 4,096 updates behind is told `resync_required` and gets a snapshot of each subscription,
 //! never a gap that it can't see. Requests to trade are begun in the order in which they come and answered
-//! as the exchange answers; 256 may be under way, then nothing more is read.
+//! as the exchange answers; 256 may be under way, then nothing more is read. What is to be written goes to the
+//! system when nothing else waits to be dealt with, so that whoever asks or hears much costs fewer calls.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,25 +18,27 @@ use axum::extract::ws::{
 };
 use axum::extract::{ConnectInfo, Extension, State};
 use axum::response::{IntoResponse, Response};
-use futures_util::SinkExt;
+use futures_util::future::poll_fn;
+use futures_util::{FutureExt, SinkExt};
 use serde_json::{Value, json};
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
-use tokio::time::{Instant, interval_at, timeout};
+use tokio::time::{Instant, Interval, Sleep, interval_at, sleep, timeout};
+use types::Nanos;
 
 use crate::account::{Ask, OwnEvent};
 use crate::auth::{Admitted, Scope, Signed};
 use crate::command::{SocketMessage, SocketOp, socket_message};
 use crate::counters::{Counters, Way};
 use crate::error::ApiError;
-use crate::market::{Event, Topic};
+use crate::hub::{Came, Mailbox};
+use crate::market::Topic;
 use crate::node::WebNode;
 use crate::request::BODY_MAX;
-use crate::routes::{batched, place_of, placed, result_json};
-use crate::server::{Door, Place};
+use crate::routes::{batched, place_of, result_json};
+use crate::server::{Door, Place, now};
 
 /// For the first subscription.
 const FIRST: Duration = Duration::from_secs(5);
@@ -46,14 +50,12 @@ const WRITE_TIME: Duration = Duration::from_secs(10);
 const WRITE_MAX: usize = 8 * 1_024 * 1_024;
 /// Open orders in a message, some 330 bytes each.
 const ORDERS: usize = 20_000;
-/// Levels, trades and candles of a snapshot.
-const SNAPSHOT: usize = crate::market::DEPTH;
-/// Orders a side in a snapshot of single orders.
-const QUEUE: usize = 5_000;
 /// Requests that are under way.
 const UNDER_WAY: usize = 256;
-/// Updates that are written before the connection is flushed.
-const TOGETHER: usize = 256;
+/// Messages that are dealt with before what they wrote is flushed and others have their turn.
+const TOGETHER: usize = 64;
+/// Bytes that are read at a time: they are cleared for each reading, and kept for each connection.
+const READ: usize = 4_096;
 /// Private channels.
 const PRIVATE: [&str; 3] = ["orders", "fills", "positions"];
 
@@ -69,6 +71,7 @@ pub(crate) async fn upgrade(
             .max_message_size(BODY_MAX)
             .max_frame_size(BODY_MAX)
             .max_write_buffer_size(WRITE_MAX)
+            .read_buffer_size(READ)
             .on_upgrade(move |socket| async move {
                 Connection::new(socket, door, (from.ip(), place)).serve().await;
             }),
@@ -90,16 +93,34 @@ struct Connection {
     from: IpAddr,
     /// Given back when it ends.
     place: Arc<Place>,
-    topics: BTreeSet<(usize, &'static str)>,
+    topics: BTreeSet<(usize, Topic)>,
     private: BTreeSet<&'static str>,
     account: Option<Admitted>,
     /// The account's orders go with it.
     cancels: bool,
+    /// Public updates for it.
+    mailbox: Arc<Mailbox>,
+    /// The account's events, once it is subscribed to any.
     own: Option<Receiver<Arc<OwnEvent>>>,
-    /// Counts up when a fault closes it.
-    drops: Option<watch::Receiver<u64>>,
     /// Requests under way, each with its answer.
     asks: JoinSet<String>,
+    beat: Interval,
+    beats: u64,
+    /// Until it has to subscribe or prove a key; `None`: that is past.
+    first: Option<Pin<Box<Sleep>>>,
+    /// Something may wait to be flushed.
+    unflushed: bool,
+}
+
+/// What a connection deals with.
+enum Next {
+    Heard(Option<Result<Message, axum::Error>>),
+    Public(Came),
+    Own(Result<Arc<OwnEvent>, RecvError>),
+    Answer(String),
+    Beat,
+    /// No subscription came in time.
+    Late,
 }
 
 async fn private_event(
@@ -111,9 +132,9 @@ async fn private_event(
     }
 }
 
-async fn dropped(of: &mut Option<watch::Receiver<u64>>) {
+async fn elapsed(of: &mut Option<Pin<Box<Sleep>>>) {
     match of {
-        Some(of) => drop(of.changed().await),
+        Some(of) => of.await,
         None => std::future::pending().await,
     }
 }
@@ -140,9 +161,13 @@ impl Connection {
             private: BTreeSet::new(),
             account: None,
             cancels: false,
+            mailbox: Arc::default(),
             own: None,
-            drops: None,
             asks: JoinSet::new(),
+            beat: interval_at(Instant::now() + HEARTBEAT, HEARTBEAT),
+            beats: 0,
+            first: Some(Box::pin(sleep(FIRST))),
+            unflushed: false,
         }
     }
 
@@ -150,88 +175,148 @@ impl Connection {
         self.place.counters()
     }
 
+    async fn next(&mut self) -> Next {
+        let mailbox = &*self.mailbox;
+        tokio::select! {
+            message = self.socket.recv(), if self.asks.len() < UNDER_WAY => Next::Heard(message),
+            came = poll_fn(|cx| mailbox.poll_next(cx)) => Next::Public(came),
+            event = private_event(&mut self.own) => Next::Own(event),
+            text = answered(&mut self.asks) => Next::Answer(text),
+            _ = self.beat.tick() => Next::Beat,
+            () = elapsed(&mut self.first) => Next::Late,
+        }
+    }
+
     async fn serve(mut self) {
         self.counters().socket_begun();
-        let mut events = self.door.market.events();
-        let mut beat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-        let (mut counter, born) = (0u64, Instant::now());
-        let first = tokio::time::sleep(FIRST);
-        tokio::pin!(first);
+        let mut together = 0;
         loop {
-            let quiet = self.topics.is_empty() && self.private.is_empty() && self.account.is_none();
-            let went = tokio::select! {
-                message = self.socket.recv(), if self.asks.len() < UNDER_WAY => match message {
-                    Some(Ok(Message::Text(text))) => self.take(text.as_bytes()).await,
-                    Some(Ok(Message::Binary(_))) => {
-                        let refused = ApiError::new("bad_json", "messages are texts");
-                        self.counters().answered(Way::Socket, refused.status());
-                        self.send(error(&refused, None)).await
+            let next = match self.next().now_or_never() {
+                Some(next) if together < TOGETHER => next,
+                at_once => {
+                    // Whatever has been taken out is dealt with behind the flush.
+                    if self.flush().await.is_err() {
+                        break;
                     }
-                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
-                    Some(Ok(Message::Close(_)) | Err(_)) | None => Err(Ended),
-                },
-                event = events.recv() => match event {
-                    Ok(event) => match self.pass(event, &mut events).await {
-                        Ok(true) => Ok(()),
-                        Ok(false) => {
-                            events = self.door.market.events();
-                            self.resync().await
-                        }
-                        Err(Ended) => Err(Ended),
-                    },
-                    Err(RecvError::Lagged(_)) => {
-                        events = self.door.market.events();
-                        self.resync().await
+                    if together == TOGETHER {
+                        tokio::task::yield_now().await;
                     }
-                    Err(RecvError::Closed) => Err(Ended),
-                },
-                event = private_event(&mut self.own) => match event {
-                    Ok(event) if self.private.contains(event.channel) => {
-                        self.send(event.text.clone()).await
+                    together = 0;
+                    match at_once {
+                        Some(next) => next,
+                        None => self.next().await,
                     }
-                    Ok(_) => Ok(()),
-                    Err(RecvError::Lagged(_)) => {
-                        self.own = self.own.as_ref().map(Receiver::resubscribe);
-                        self.resync().await
-                    }
-                    Err(RecvError::Closed) => Err(Ended),
-                },
-                text = answered(&mut self.asks) => self.send(text).await,
-                () = dropped(&mut self.drops) => Err(Ended),
-                _ = beat.tick() => {
-                    counter += 1;
-                    self.send(json!({ "channel": "heartbeat", "counter": counter }).to_string()).await
-                }
-                () = &mut first, if quiet && born.elapsed() < FIRST + Duration::from_secs(1) => {
-                    let refused = ApiError::new("timeout", "no subscription within 5 s");
-                    let _ = self.send(error(&refused, None)).await;
-                    Err(Ended)
                 }
             };
-            if went.is_err() {
+            together += 1;
+            if self.deal_with(next).await.is_err() {
                 break;
             }
         }
         self.counters().socket_ended(self.topics.len() + self.private.len());
-        for (place, name) in &self.topics {
-            if *name == Topic::Queue.name() {
-                self.door.market.unwant(*place);
-            }
+        for &(place, topic) in &self.topics {
+            self.leave(place, topic);
+        }
+        if let Some(own) = self.account.as_ref().and_then(|of| self.door.own(of.account)) {
+            own.leaves(&self.mailbox);
         }
         if let (Some(admitted), true) = (&self.account, self.cancels) {
             let _ = self.door.ask(admitted.account, Ask::MassCancel(None)).await;
         }
     }
 
+    /// Does what is next; what it writes is flushed later.
+    async fn deal_with(&mut self, next: Next) -> Went {
+        match next {
+            Next::Heard(Some(Ok(message))) => match message {
+                Message::Text(text) => self.take(text.as_bytes()).await,
+                Message::Binary(_) => {
+                    let refused = ApiError::new("bad_json", "messages are texts");
+                    self.counters().answered(Way::Socket, refused.status());
+                    self.feed(error(&refused, None)).await
+                }
+                // A pong is written by itself, and goes with the next flush.
+                Message::Ping(_) | Message::Pong(_) => {
+                    self.unflushed = true;
+                    Ok(())
+                }
+                Message::Close(_) => {
+                    self.unflushed = true;
+                    self.flush().await?;
+                    Err(Ended)
+                }
+            },
+            Next::Heard(_) => Err(Ended),
+            Next::Public(Came::Update(event)) => {
+                if self.topics.contains(&(event.instrument, event.topic)) && !self.skips() {
+                    self.feed(event.text()).await?;
+                }
+                Ok(())
+            }
+            Next::Public(Came::Behind) => self.resync().await,
+            Next::Public(Came::Closed) => Err(Ended),
+            Next::Own(Ok(event)) => {
+                if self.private.contains(event.channel) {
+                    self.feed(event.text.clone()).await?;
+                }
+                Ok(())
+            }
+            Next::Own(Err(RecvError::Lagged(_))) => {
+                self.own = self.own.as_ref().map(Receiver::resubscribe);
+                self.resync().await
+            }
+            Next::Own(Err(RecvError::Closed)) => Err(Ended),
+            Next::Answer(text) => self.feed(text).await,
+            Next::Beat => {
+                self.beats += 1;
+                let beat = json!({ "channel": "heartbeat", "counter": self.beats });
+                self.feed(beat.to_string()).await
+            }
+            Next::Late => {
+                self.first = None;
+                if self.topics.is_empty() && self.private.is_empty() && self.account.is_none() {
+                    let refused = ApiError::new("timeout", "no subscription within 5 s");
+                    self.feed(error(&refused, None)).await?;
+                    self.flush().await?;
+                    return Err(Ended);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Is not subscribed any more.
+    fn leave(&self, place: usize, topic: Topic) {
+        self.door.market.hub().unsubscribe((place, topic), &self.mailbox);
+        if topic == Topic::Queue {
+            self.door.market.unwant(place);
+        }
+    }
+
     /// Writes a message, to be flushed later.
     async fn feed(&mut self, text: impl Into<Utf8Bytes>) -> Went {
-        let fed = timeout(WRITE_TIME, self.socket.feed(Message::Text(text.into()))).await;
-        self.written(fed)
+        self.unflushed = true;
+        let socket = &mut self.socket;
+        let mut ready = poll_fn(|cx| socket.poll_ready_unpin(cx));
+        // Hardly ever it has to wait, and needs a timer.
+        let is = match (&mut ready).now_or_never() {
+            Some(is) => Ok(is),
+            None => timeout(WRITE_TIME, ready).await,
+        };
+        self.written(is)?;
+        self.socket.start_send_unpin(Message::Text(text.into())).map_err(|_| Ended)
     }
 
     async fn flush(&mut self) -> Went {
-        let flushed = timeout(WRITE_TIME, self.socket.flush()).await;
-        self.written(flushed)
+        if !std::mem::take(&mut self.unflushed) {
+            return Ok(());
+        }
+        let mut flushed = self.socket.flush();
+        let is = match (&mut flushed).now_or_never() {
+            Some(is) => Ok(is),
+            None => timeout(WRITE_TIME, flushed).await,
+        };
+        self.written(is)
     }
 
     /// What became of a write.
@@ -246,37 +331,6 @@ impl Connection {
         }
     }
 
-    async fn send(&mut self, text: impl Into<Utf8Bytes>) -> Went {
-        self.feed(text).await?;
-        self.flush().await
-    }
-
-    /// Passes a public update on, and those behind it; false: some are lost.
-    async fn pass(&mut self, event: Event, events: &mut Receiver<Event>) -> Result<bool, Ended> {
-        let (mut next, mut whole) = (Some(event), true);
-        for _ in 0..TOGETHER {
-            let Some(event) = next else { break };
-            if self.topics.contains(&(event.instrument, event.topic.name())) && !self.skips() {
-                self.feed(event.text()).await?;
-            }
-            next = match events.try_recv() {
-                Ok(event) => Some(event),
-                Err(TryRecvError::Lagged(_)) => {
-                    whole = false;
-                    None
-                }
-                Err(TryRecvError::Empty | TryRecvError::Closed) => None,
-            };
-        }
-        if let Some(event) = next
-            && self.topics.contains(&(event.instrument, event.topic.name()))
-        {
-            self.feed(event.text()).await?;
-        }
-        self.flush().await?;
-        Ok(whole)
-    }
-
     /// Whether a fault of the sandbox swallows an update.
     fn skips(&self) -> bool {
         let own = self.account.as_ref().and_then(|of| self.door.own(of.account));
@@ -288,9 +342,9 @@ impl Connection {
         self.counters().resynced();
         let told =
             json!({ "channel": "resync_required", "reason": "this connection was too slow" });
-        self.send(told.to_string()).await?;
-        for (place, name) in self.topics.clone() {
-            self.snapshot(place, name, None).await?;
+        self.feed(told.to_string()).await?;
+        for (place, topic) in self.topics.clone() {
+            self.snapshot(place, topic, None).await?;
         }
         for name in self.private.clone() {
             // Whoever's account does not tell how it stands would have a gap.
@@ -300,8 +354,7 @@ impl Connection {
     }
 
     /// What came on a channel behind `since`, or how it stands now.
-    async fn snapshot(&mut self, place: usize, name: &str, since: Option<u64>) -> Went {
-        let topic = Topic::named(name).ok_or(Ended)?;
+    async fn snapshot(&mut self, place: usize, topic: Topic, since: Option<u64>) -> Went {
         if topic == Topic::Queue {
             self.door.call(move |node: &mut WebNode| node.look(place)).await.ok_or(Ended)?;
         }
@@ -310,11 +363,10 @@ impl Connection {
             for text in missed {
                 self.feed(text).await?;
             }
-            return self.flush().await;
+            return Ok(());
         }
-        let most = if topic == Topic::Queue { QUEUE } else { SNAPSHOT };
-        match self.door.market.snapshot(place, topic, most) {
-            Some((_, value)) => self.send(value.to_string()).await,
+        match self.door.market.snapshot_text(place, topic) {
+            Some(text) => self.feed(text).await,
             None => Ok(()),
         }
     }
@@ -340,11 +392,11 @@ impl Connection {
             _ => Vec::new(),
         };
         let seq = told["seq"].clone();
-        self.send(told.to_string()).await?;
+        self.feed(told.to_string()).await?;
         while !rest.is_empty() {
             let later = rest.split_off(rest.len().min(ORDERS));
             let more = json!({ "channel": name, "type": "more", "seq": seq, "orders": rest });
-            self.send(more.to_string()).await?;
+            self.feed(more.to_string()).await?;
             rest = later;
         }
         Ok(Ok(()))
@@ -362,16 +414,18 @@ impl Connection {
         };
         // Before the snapshots, so that nothing between is lost: updates that a snapshot has already are
         // told again, with a seq that is not above its own.
-        for (place, name) in topics {
-            if self.topics.insert((place, name)) {
+        for (place, topic) in topics {
+            if self.topics.insert((place, topic)) {
                 self.counters().subscribed();
-                if name == Topic::Queue.name() {
+                self.door.market.hub().subscribe((place, topic), &self.mailbox);
+                if topic == Topic::Queue {
                     self.door.market.want(place);
                 }
             }
-            self.snapshot(place, name, since).await?;
+            self.snapshot(place, topic, since).await?;
         }
         for name in private {
+            self.hear_own();
             if self.private.insert(name) {
                 self.counters().subscribed();
             }
@@ -390,9 +444,7 @@ impl Connection {
         for topic in topics {
             if self.topics.remove(&topic) {
                 self.counters().unsubscribed();
-                if topic.1 == Topic::Queue.name() {
-                    self.door.market.unwant(topic.0);
-                }
+                self.leave(topic.0, topic.1);
             }
         }
         for name in private {
@@ -400,14 +452,31 @@ impl Connection {
                 self.counters().unsubscribed();
             }
         }
+        if self.private.is_empty() {
+            self.own = None;
+        }
         Ok(())
     }
 
     fn proved(&mut self, admitted: Admitted) {
-        let own = self.door.own(admitted.account);
-        self.own = own.map(|own| Sender::subscribe(&own.events));
-        self.drops = own.map(|own| own.drops.subscribe());
-        self.account = Some(admitted);
+        let before = self.account.replace(admitted);
+        if let Some(own) = before.and_then(|of| self.door.own(of.account)) {
+            own.leaves(&self.mailbox);
+        }
+        if let Some(own) = self.account.as_ref().and_then(|of| self.door.own(of.account)) {
+            own.joins(&self.mailbox);
+        }
+        if self.own.take().is_some() {
+            self.hear_own();
+        }
+    }
+
+    /// From now on it hears the events of its account.
+    fn hear_own(&mut self) {
+        let own = self.account.as_ref().and_then(|of| self.door.own(of.account));
+        if self.own.is_none() {
+            self.own = own.map(|own| Sender::subscribe(&own.events));
+        }
     }
 
     /// The account of a connection that has proved one.
@@ -417,7 +486,11 @@ impl Connection {
     }
 
     /// Begins a request or a batch; its answer comes when the exchange has answered.
-    fn begin(&mut self, id: Option<&Value>, op: SocketOp) -> Result<Went, ApiError> {
+    fn begin(
+        &mut self,
+        came: Nanos,
+        (id, op): (Option<&Value>, SocketOp),
+    ) -> Result<Went, ApiError> {
         let admitted = self.admitted()?;
         let account = admitted.account;
         let (cost, scope, trades) = match &op {
@@ -428,8 +501,7 @@ impl Connection {
         };
         let cost = u32::try_from(cost).unwrap_or(u32::MAX);
         let left = self.door.charge((&admitted.key, self.from), (scope, cost))?.left;
-        let (door, id) = (Arc::clone(&self.door), id.cloned());
-        let place = Arc::clone(&self.place);
+        let (place, id) = (Arc::clone(&self.place), id.cloned());
         let finish = move |mut told: Value| {
             let status = told["status"].as_u64().and_then(|status| u16::try_from(status).ok());
             place.counters().answered(Way::Socket, status.unwrap_or(0));
@@ -440,23 +512,19 @@ impl Connection {
         match op {
             SocketOp::Ask(ask) => {
                 // Begun here, so that requests reach the account in their order.
-                let reply = door.begin(account, [ask.clone()]).pop();
+                let reply = self.door.begin((account, came), [ask]).pop();
                 self.asks.spawn(async move {
-                    let reply = match reply {
-                        Some(reply) => Door::reply(reply).await,
-                        None => None,
-                    };
                     finish(result_json(match reply {
-                        Some(reply) => Some(placed(&door, account, &ask, reply).await),
+                        Some(reply) => Door::reply(reply).await,
                         None => None,
                     }))
                 });
             }
             SocketOp::Batch(requests) => {
                 let asks = requests.iter().filter_map(|ask| ask.as_ref().ok().cloned());
-                let replies = door.begin(account, asks.collect::<Vec<_>>());
+                let replies = self.door.begin((account, came), asks.collect::<Vec<_>>());
                 self.asks.spawn(async move {
-                    let told = batched(&door, account, requests, replies).await;
+                    let told = batched(requests, replies).await;
                     finish(json!({ "status": 200, "result": told }))
                 });
             }
@@ -468,13 +536,14 @@ impl Connection {
 
     /// Does what a message asks for.
     async fn take(&mut self, message: &[u8]) -> Went {
+        let came = now();
         let SocketMessage { id, op } = socket_message(message, self.door.market.instruments());
         let done = match op {
             Ok(SocketOp::Ping) => {
                 let mut pong = json!({ "channel": "pong" });
                 name(&mut pong, id.as_ref());
                 self.counters().answered(Way::Socket, 200);
-                return self.send(pong.to_string()).await;
+                return self.feed(pong.to_string()).await;
             }
             Ok(SocketOp::Subscribe { channels, symbols, since }) => {
                 self.subscribe(&channels, &symbols, since).await?
@@ -507,10 +576,17 @@ impl Connection {
                 Ok(false) => Err(ApiError::new("wrong_scope", "the key lacks the scope trade")),
                 Err(refused) => Err(refused),
             },
-            Ok(op @ (SocketOp::Ask(_) | SocketOp::Batch(_))) => match self.begin(id.as_ref(), op) {
-                Ok(went) => return went,
-                Err(refused) => Err(refused),
-            },
+            Ok(op @ (SocketOp::Ask(_) | SocketOp::Batch(_))) => {
+                match self.begin(came, (id.as_ref(), op)) {
+                    // A fault ends it before this answer, not before those that are written.
+                    Ok(Err(Ended)) => {
+                        self.flush().await?;
+                        return Err(Ended);
+                    }
+                    Ok(Ok(())) => return Ok(()),
+                    Err(refused) => Err(refused),
+                }
+            }
             Err(refused) => Err(refused),
         };
         let status = done.as_ref().map_or_else(ApiError::status, |()| 200);
@@ -519,9 +595,9 @@ impl Connection {
             Ok(()) => {
                 let mut ok = json!({ "channel": "ok" });
                 name(&mut ok, id.as_ref());
-                self.send(ok.to_string()).await
+                self.feed(ok.to_string()).await
             }
-            Err(refused) => self.send(error(&refused, id.as_ref())).await,
+            Err(refused) => self.feed(error(&refused, id.as_ref())).await,
         }
     }
 
@@ -546,7 +622,7 @@ impl Connection {
                 return Err(ApiError::new("missing_field", "symbols is missing"));
             }
             for symbol in symbols {
-                topics.push((place_of(&self.door.market, symbol)?, topic.name()));
+                topics.push((place_of(&self.door.market, symbol)?, topic));
             }
         }
         Ok((topics, private))
@@ -554,7 +630,7 @@ impl Connection {
 }
 
 /// Public channels with the places of their instruments, and private ones.
-type Wanted = (Vec<(usize, &'static str)>, Vec<&'static str>);
+type Wanted = (Vec<(usize, Topic)>, Vec<&'static str>);
 
 /// Repeats the client's name for its message.
 fn name(told: &mut Value, id: Option<&Value>) {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use types::{ClOrdId, Nanos, Price, Side, TimeInForce};
 use wire::ouch;
 
-use super::{Account, CLOSED_MAX, FILLS_MAX, OwnEvent};
+use super::{Account, CLOSED_MAX, FILLS_MAX, OwnEvent, Unanswered, Wants};
 use crate::decimal::{lots_text, position_text, value_text};
 use crate::error::ApiError;
 use crate::request::{side_name, time_in_force_name};
@@ -134,7 +134,7 @@ impl Account {
         self.tell(number);
         if ends && self.settling.iter().any(|(_, of)| *of == number) {
             self.settling.retain(|(_, of)| *of != number);
-            self.answered(number, super::Wants::Settled);
+            self.answered(number, Wants::Settled);
         }
     }
 
@@ -162,7 +162,9 @@ impl Account {
 
     /// The exchange took a request of this number at this time of its day.
     pub(super) fn arrived(&mut self, number: u32, time: u64) {
-        let Some((sent, midnight)) = self.sent.remove(&number).zip(self.midnight) else { return };
+        let of = |of: &&Unanswered| (of.number, of.wants) == (number, Wants::Entered);
+        let sent = self.unanswered.iter().find(of).map(|of| of.sent);
+        let Some((sent, midnight)) = sent.zip(self.midnight) else { return };
         let at = near(self.now, midnight, time);
         if self.trips.len() >= super::TRIPS_MAX {
             self.trips.pop_front();

@@ -1,12 +1,12 @@
 //! What the gateway sends an account: its stream, read into the ledger, and answers to whoever waits.
 
 use serde_json::{Value, json};
-use types::{ClOrdId, Nanos, Outbox, Price, TimeInForce};
+use types::{ClOrdId, CommandKind, Nanos, Outbox, Price, TimeInForce};
 use wire::ouch::{self, Outbound, tag};
 use wire::soupbin::ClientEvent;
 
 use super::ledger::{Order, State, words};
-use super::{Account, GRACE_NS, Link, Reply, Wants};
+use super::{Account, GRACE_NS, Link, Reply, ReplyTo, Stamps, Unanswered, Wants};
 use crate::error::ApiError;
 
 impl Account {
@@ -44,6 +44,9 @@ impl Account {
 
     fn take(&mut self, message: &[u8]) {
         let Ok(read) = ouch::parse_outbound(message) else { return };
+        // Every message has its time behind its type.
+        let time = message.get(1..).and_then(<[u8]>::first_chunk::<8>);
+        self.told_at = time.map_or(0, |bytes| u64::from_be_bytes(*bytes));
         match read {
             Outbound::OrderAccepted(m, _) => {
                 let (number, price) = (m.user_ref.get(), m.price.get());
@@ -162,7 +165,7 @@ impl Account {
         if rests || !self.waiting.iter().any(|(of, what, _)| (*of, *what) == entered) {
             return self.answered(number, Wants::Entered);
         }
-        self.unanswered.retain(|(of, what, _)| (*of, *what) != entered);
+        self.stamp(entered, false);
         for (of, what, _) in &mut self.waiting {
             if (*of, *what) == entered {
                 *what = Wants::Settled;
@@ -194,16 +197,49 @@ impl Account {
         });
     }
 
+    /// Requests that have their answer now are remembered no longer, and when they were where is told.
+    fn stamp(&mut self, key: (u32, Wants), refused: bool) {
+        let logged = self.dated(self.told_at).filter(|_| self.told_at > 0);
+        let mut rest = std::mem::take(&mut self.unanswered);
+        rest.retain(|of| {
+            if (of.number, of.wants) != key {
+                return true;
+            }
+            let replaces = || self.orders.get(&of.number).is_some_and(|of| of.replaces.is_some());
+            let command = match of.wants {
+                Wants::Cancelled => CommandKind::Cancel,
+                Wants::MassCancelled => CommandKind::MassCancel,
+                Wants::Entered | Wants::Settled if replaces() => CommandKind::Replace,
+                Wants::Entered | Wants::Settled => CommandKind::NewOrder,
+            };
+            let (number, came, sent) = (of.number, of.came, of.sent);
+            let answered = self.now;
+            self.stamps.push(Stamps { number, command, came, sent, logged, answered, refused });
+            false
+        });
+        self.unanswered = rest;
+    }
+
     fn reply(&mut self, number: u32, wants: Wants, answer: impl Fn(&Account) -> Reply) {
-        self.unanswered.retain(|(of, what, _)| (*of, *what) != (number, wants));
-        self.sent.remove(&number);
-        let waiting = std::mem::take(&mut self.waiting);
-        let (due, rest): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|(of, what, _)| (*of, *what) == (number, wants));
+        let key = (number, wants);
+        let asked = |of: &Unanswered| (of.number, of.wants) == key;
+        let waits = |(of, what, _): &(u32, Wants, ReplyTo)| (*of, *what) == key;
+        if !self.unanswered.iter().any(asked) && !self.waiting.iter().any(waits) {
+            return;
+        }
+        let answer = answer(self);
+        self.stamp(key, answer.is_err());
         // Whoever does not wait any more is forgotten, too.
-        self.waiting = rest.into_iter().filter(|(_, _, reply)| !reply.is_closed()).collect();
-        for (_, _, reply) in due {
-            let _ = reply.send(answer(self));
+        let over = |(of, what, reply): &mut (u32, Wants, ReplyTo)| {
+            (*of, *what) == key || reply.is_closed()
+        };
+        let over: Vec<_> = self.waiting.extract_if(.., over).collect();
+        let due = over.into_iter().filter(waits);
+        for (_, wants, reply) in due {
+            match wants {
+                Wants::Entered | Wants::Settled => self.reply_entered(reply, answer.clone()),
+                _ => reply.send(answer.clone()),
+            }
         }
     }
 }

@@ -1,10 +1,13 @@
 //! An account's session against a gateway played by hand: what it sends, how often, and what it makes of
 //! the account's stream.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
-use types::{ClOrdId, ConnId, Nanos, Op, Outbox, Peer, Price, Qty, Side, SplitMix64, TimeInForce};
-use web::account::{Account, Ask, Fault, Login, Reply};
+use types::{
+    ClOrdId, CommandKind, ConnId, Nanos, Op, Outbox, Peer, Price, Qty, Side, SplitMix64,
+    TimeInForce,
+};
+use web::account::{Account, Ask, Fault, Login, Reply, ReplyTo, Stamps};
 use web::request::{self, Handling, New};
 use wire::soupbin::{ServerPacket, SessionName};
 
@@ -66,13 +69,13 @@ impl Bench {
         self.now = self.now.after(ns);
         self.conns += 1;
         self.account.handle_timeout(self.now, ConnId(self.conns), &mut self.out);
-        self.drain();
+        self.place();
     }
 
     fn ask(&mut self, ask: Ask) -> oneshot::Receiver<Reply> {
-        let (to, from) = oneshot::channel();
+        let (to, from) = ReplyTo::new(self.now);
         self.account.ask(self.now, ask, to, &mut self.out);
-        self.drain();
+        self.place();
         from
     }
 
@@ -80,6 +83,12 @@ impl Bench {
         let mut bytes = Vec::new();
         packets.iter().for_each(|packet| packet.encode(&mut bytes).expect("encodes"));
         self.account.handle_stream(self.now, &bytes, &mut self.out);
+        self.place();
+    }
+
+    /// As the node does behind each call: every order has three before it.
+    fn place(&mut self) {
+        self.account.place_replies(|_| Some(json!({ "orders_ahead": 3 })));
         self.drain();
     }
 
@@ -171,6 +180,7 @@ fn an_order_is_entered_once_and_its_name_says_what_became_of_it() {
         (&"open".into(), &"2.5".into(), &"2.5".into())
     );
     assert_eq!(one, two);
+    assert_eq!(one["queue"]["orders_ahead"], 3, "with its place among others");
     let mut later = bench.ask(buy("a", 25));
     assert_eq!(done(&mut later).expect("known")["order_id"], one["order_id"]);
     assert_eq!(bench.sent.len(), 1);
@@ -253,6 +263,47 @@ fn refusals_cancels_and_the_dead_mans_switch() {
     bench.pass(5 * SECOND);
     assert_eq!(bench.sent.len(), 4);
     assert_eq!(bench.sent[3][0], b'C', "a mass cancel");
+}
+
+#[test]
+fn requests_tell_once_when_they_were_where() {
+    let mut bench = Bench::new();
+    bench.account.set_midnight(Nanos(0));
+    let mut first = bench.ask(buy("a", 5));
+    let came = bench.now;
+    bench.log_in(1, &[]);
+    let (number, sent) = (number_of(&bench.sent[0]), bench.now);
+    let told = |bench: &mut Bench| bench.account.take_stamps().collect::<Vec<_>>();
+    assert_eq!(told(&mut bench), [], "it has no answer");
+    bench.now = bench.now.after(5);
+    bench.stream(&accepted(number, 5, "a"));
+    assert!(done(&mut first).is_ok());
+    let entered = Stamps {
+        number,
+        command: CommandKind::NewOrder,
+        came,
+        sent,
+        // The time in the exchange's message.
+        logged: Some(Nanos(9)),
+        answered: bench.now,
+        refused: false,
+    };
+    assert_eq!(told(&mut bench), [entered]);
+    // What the account does without being asked, and what is answered from what is known, is no request.
+    bench.stream(&executed(number, 1, 990_000, 5));
+    drop(bench.ask(buy("a", 5)));
+    assert_eq!(told(&mut bench), []);
+    drop(bench.ask(buy("b", 5)));
+    let (number, asked) = (number_of(&bench.sent[1]), bench.now);
+    let rejected: [&[u8]; 3] = [&number.to_be_bytes(), &0x1Du16.to_be_bytes(), &id("b").0];
+    bench.stream(&message(b'J', &rejected, false));
+    drop(bench.ask(Ask::MassCancel(None)));
+    let mass = number_of(&bench.sent[2]);
+    bench.stream(&message(b'I', &[&mass.to_be_bytes()], false));
+    let (refused, both) = (true, told(&mut bench));
+    let times = Stamps { came: asked, sent: asked, answered: asked, refused, ..entered };
+    let mass = Stamps { number: mass, command: CommandKind::MassCancel, ..times };
+    assert_eq!(both, [Stamps { number, ..times }, mass]);
 }
 
 fn with(ask: Ask, change: impl FnOnce(&mut New)) -> Ask {
