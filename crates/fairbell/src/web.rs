@@ -370,6 +370,11 @@ impl Web {
             accounts,
         );
         node.set_midnight(Nanos(told.midnight_ns));
+        if let Some(mut records) = telemetry.and_then(Telemetry::web_requests) {
+            node.tell_stamps(move |account, stamps| {
+                records.push(web_door::record(account, &stamps).encode());
+            });
+        }
         let wait = WaitStrategy { spin_ns: 0, timer_spin_ns: 0 };
         let habits = LoopConfig { wait, ..LoopConfig::default() };
         let mut of =

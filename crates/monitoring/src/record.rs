@@ -1,12 +1,12 @@
-//! Records: what is kept of each request and of each sampled datagram of the feed. 32 bytes each,
-//! little-endian.
+//! Records: what is kept of each request, of each sampled datagram of the feed, and of each request of the
+//! web door. 32 bytes each, little-endian.
 //!
-//! | bytes | order | release |
-//! |---|---|---|
-//! | 0 | 8 input: position in the log | 1 point, 1 zero, 2 node, 4 zero |
-//! | 8 | 8 came: time at the gateway, ns since 1970 | 8 message: shard, stream and id |
-//! | 16 | 8 logged: time of the log, ns since 1970 | 8 at: ns since 1970 on the node's clock |
-//! | 24 | 2 gateway, 2 account, 2 instrument, 1 command, 1 flags | 8 deadline, ns since 1970; 0: none |
+//! | bytes | order | release | web |
+//! |---|---|---|---|
+//! | 0 | 8 input: position in the log | 1 point, 1 zero, 2 node, 4 zero | 8 came: time at the door, ns since 1970 |
+//! | 8 | 8 came: time at the gateway, ns since 1970 | 8 message: shard, stream and id | 8 logged: time of the log, ns since 1970; 0: unknown |
+//! | 16 | 8 logged: time of the log, ns since 1970 | 8 at: ns since 1970 on the node's clock | 4 sent, 4 answered: ns after it came, at most 2^32 - 1 |
+//! | 24 | 2 gateway, 2 account, 2 instrument, 1 command, 1 flags | 8 deadline, ns since 1970; 0: none | 4 request, 2 account, 1 command, 1 flags |
 
 /// Bytes of a record.
 pub const RECORD: usize = 32;
@@ -21,17 +21,20 @@ pub enum RecordKind {
     Orders,
     /// [`Release`].
     Releases,
+    /// [`Web`].
+    Web,
 }
 
 impl RecordKind {
     /// Every kind of record, each of which has a stream of its own.
-    pub const ALL: [RecordKind; 2] = [RecordKind::Orders, RecordKind::Releases];
+    pub const ALL: [RecordKind; 3] = [RecordKind::Orders, RecordKind::Releases, RecordKind::Web];
 
     /// Its number in entries.
     pub fn number(self) -> u8 {
         match self {
             RecordKind::Orders => 1,
             RecordKind::Releases => 2,
+            RecordKind::Web => 3,
         }
     }
 
@@ -45,6 +48,7 @@ impl RecordKind {
         match self {
             RecordKind::Orders => "orders",
             RecordKind::Releases => "releases",
+            RecordKind::Web => "web",
         }
     }
 }
@@ -142,6 +146,63 @@ impl Release {
     }
 }
 
+/// A request of the web door that the exchange has answered, on the door's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Web {
+    /// When it came from its client, ns since 1970.
+    pub came: u64,
+    /// The time that the log gave it, ns since 1970; 0: the answer does not say.
+    pub logged: u64,
+    /// When it went to its gateway, ns after it came; [`u32::MAX`]: then or later.
+    pub sent: u32,
+    /// When the exchange's answer came, as `sent`.
+    pub answered: u32,
+    /// Its number in the account's session (UserRefNum); of a cancel, that of the order.
+    pub request: u32,
+    /// Place of the account among those of the door, from 1.
+    pub account: u16,
+    /// What it asks for, as in the log.
+    pub command: u8,
+    /// Bit 0: it was refused.
+    pub flags: u8,
+}
+
+impl Web {
+    /// As bytes.
+    pub fn encode(&self) -> Bytes {
+        let mut bytes = [0; RECORD];
+        bytes[0..8].copy_from_slice(&self.came.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.logged.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.sent.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.answered.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.request.to_le_bytes());
+        bytes[28..30].copy_from_slice(&self.account.to_le_bytes());
+        bytes[30] = self.command;
+        bytes[31] = self.flags;
+        bytes
+    }
+
+    /// Of bytes.
+    pub fn decode(bytes: &Bytes) -> Web {
+        Web {
+            came: u64_at(bytes, 0),
+            logged: u64_at(bytes, 8),
+            sent: u32_at(bytes, 16),
+            answered: u32_at(bytes, 20),
+            request: u32_at(bytes, 24),
+            account: u16_at(bytes, 28),
+            command: bytes[30],
+            flags: bytes[31],
+        }
+    }
+}
+
+fn u32_at(bytes: &Bytes, at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
 fn u16_at(bytes: &Bytes, at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
@@ -183,12 +244,30 @@ mod tests {
             expected[at] = byte;
         }
         assert_eq!(release.encode(), expected);
+        let web = Web {
+            came: 1,
+            logged: 2,
+            sent: 3,
+            answered: 4,
+            request: 0x0506,
+            account: 7,
+            command: 8,
+            flags: 1,
+        };
+        let mut expected = [0; RECORD];
+        for (at, byte) in
+            [(0, 1), (8, 2), (16, 3), (20, 4), (24, 6), (25, 5), (28, 7), (30, 8), (31, 1)]
+        {
+            expected[at] = byte;
+        }
+        assert_eq!(web.encode(), expected);
     }
 
     proptest! {
         #[test]
         fn records_are_read_as_written(bytes: [u8; RECORD]) {
             prop_assert_eq!(Order::decode(&bytes).encode(), bytes);
+            prop_assert_eq!(Web::decode(&bytes).encode(), bytes);
             let release = Release::decode(&bytes);
             prop_assert_eq!(Release::decode(&release.encode()), release);
         }

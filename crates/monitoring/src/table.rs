@@ -11,7 +11,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use crate::record::{Bytes, Order, POINTS, RecordKind, Release};
+use crate::record::{Bytes, Order, POINTS, RecordKind, Release, Web};
 
 /// Rows that are in memory before they are written.
 const GROUP_ROWS: usize = 65_536;
@@ -53,6 +53,10 @@ pub fn columns(kind: RecordKind) -> &'static [&'static str] {
         RecordKind::Releases => {
             &["life", "number", "point", "node", "shard", "stream", "datagram", "at", "deadline"]
         }
+        RecordKind::Web => &[
+            "life", "number", "came", "sent", "logged", "answered", "account", "request",
+            "command", "flags",
+        ],
     }
 }
 
@@ -78,6 +82,13 @@ fn cells(kind: RecordKind, (life, number, record): &Row) -> Vec<Cell> {
             let (shard, stream) = (message >> 56, message >> 48 & 0xff);
             let datagram = message & ((1 << 48) - 1);
             vec![*life, *number, node.into(), shard, stream, datagram, at, deadline]
+        }
+        RecordKind::Web => {
+            let Web { came, logged, sent, answered, request, account, command, flags } =
+                Web::decode(record);
+            let [sent, answered] = [sent, answered].map(|after| came.saturating_add(after.into()));
+            let small = [account.into(), request.into(), command.into(), flags.into()];
+            [*life, *number, came, sent, logged, answered].into_iter().chain(small).collect()
         }
     };
     let mut cells: Vec<Cell> = numbers.into_iter().map(Cell::Number).collect();

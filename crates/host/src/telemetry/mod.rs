@@ -196,6 +196,11 @@ impl Telemetry {
         });
     }
 
+    /// Where records of the web door's requests go; `None`: nowhere.
+    pub fn web_requests(&self) -> Option<RecordSender> {
+        self.0.kept.then(|| self.stream("web", RecordKind::Web))
+    }
+
     /// Where records of what nodes saw of datagrams go; `None`: nowhere.
     pub fn releases(&self, stream: &str) -> Option<Releases> {
         let wanted = self.0.kept && self.0.every > 0;
