@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Body as _;
@@ -90,7 +91,10 @@ pub(crate) async fn charged(
         return next.run(request).await;
     };
     if let Err(refused) = door.public.admit(now_ms(), from) {
-        return refused.into_response();
+        // What else it has sent is not even read: refusals would cost as much as answers.
+        let mut response = refused.into_response();
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        return response;
     }
     let response = next.run(request).await;
     door.public.charge(from, response.body().size_hint().lower());

@@ -38,7 +38,7 @@ use crate::market::Topic;
 use crate::node::WebNode;
 use crate::request::BODY_MAX;
 use crate::routes::{batched, place_of, result_json};
-use crate::server::{Door, Place, now};
+use crate::server::{Door, Place, now, now_ms};
 
 /// For the first subscription.
 const FIRST: Duration = Duration::from_secs(5);
@@ -94,6 +94,8 @@ struct Connection {
     /// Given back when it ends.
     place: Arc<Place>,
     topics: BTreeSet<(usize, Topic)>,
+    /// Those that it has ever been told how they stand: asking again costs credits of its address.
+    told: BTreeSet<(usize, Topic)>,
     private: BTreeSet<&'static str>,
     account: Option<Admitted>,
     /// The account's orders go with it.
@@ -158,6 +160,7 @@ impl Connection {
             from,
             place,
             topics: BTreeSet::new(),
+            told: BTreeSet::new(),
             private: BTreeSet::new(),
             account: None,
             cancels: false,
@@ -415,6 +418,13 @@ impl Connection {
         // Before the snapshots, so that nothing between is lost: updates that a snapshot has already are
         // told again, with a seq that is not above its own.
         for (place, topic) in topics {
+            if !self.told.insert((place, topic)) {
+                if let Err(refused) = self.door.public.admit(now_ms(), self.from) {
+                    return Ok(Err(refused));
+                }
+                let bytes = self.door.market.snapshot_text(place, topic).map_or(0, |of| of.len());
+                self.door.public.charge(self.from, bytes as u64);
+            }
             if self.topics.insert((place, topic)) {
                 self.counters().subscribed();
                 self.door.market.hub().subscribe((place, topic), &self.mailbox);
