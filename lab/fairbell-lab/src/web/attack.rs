@@ -119,11 +119,18 @@ pub struct Case {
 pub const CASES: [Case; 7] = [
     Case {
         name: "signatures",
-        about: "wrong signatures, unknown keys, late and replayed requests",
+        about: "wrong signatures, unknown keys, scopes that a key lacks, late and replayed requests",
         weaken: None,
         run: signatures,
         judge: |seen, logged, _| {
-            let due = ["bad_signature", "unknown_key", "late_timestamp", "replayed", "not_found"];
+            let due = [
+                "bad_signature",
+                "unknown_key",
+                "wrong_scope",
+                "late_timestamp",
+                "replayed",
+                "not_found",
+            ];
             let mut wrong = seen.but(&due);
             let lacking = due.iter().filter(|code| seen.count(code) == 0);
             wrong.extend(lacking.map(|code| format!("nothing was answered with {code}")));
@@ -230,7 +237,11 @@ fn goes_on(tools: &Tools<'_>, seen: &Seen) -> bool {
 
 /// A request with these parts of a signature.
 fn signed(key: &str, at_ms: u64, nonce: &str, secret: &str) -> Vec<u8> {
-    let (at, path) = (at_ms.to_string(), "/v1/orders/none");
+    signed_for("/v1/orders/none", (key, at_ms), nonce, secret)
+}
+
+fn signed_for(path: &str, (key, at_ms): (&str, u64), nonce: &str, secret: &str) -> Vec<u8> {
+    let at = at_ms.to_string();
     let signature = sign(secret, &at, nonce, ("GET", path, b""));
     format!(
         "GET {path} HTTP/1.1\r\nhost: door\r\nfb-key: {key}\r\nfb-timestamp: {at}\r\nfb-nonce: {nonce}\r\n\
@@ -246,10 +257,12 @@ fn signatures(tools: &Tools<'_>) -> Seen {
             break;
         }
         let nonce = n.to_string();
-        let request = match n % 4 {
+        let request = match n % 5 {
             0 => signed("K2", now_ms(), &nonce, "another secret!!"),
             1 => signed("nobody", now_ms(), &nonce, SECRET),
             2 => signed("K2", now_ms() - 6_000, &nonce, SECRET),
+            // No key of an account may operate the exchange.
+            3 => signed_for("/v1/operator", ("K2", now_ms()), &nonce, SECRET),
             _ => {
                 let good = signed("K2", now_ms(), &nonce, SECRET);
                 seen.note(raw(tools.door, &good));

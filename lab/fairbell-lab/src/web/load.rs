@@ -2,7 +2,8 @@
 //!
 //! Clients live in one loop. Every message has a time at which it is due and a name; its answer is timed
 //! from that time, so that a door that falls behind shows. Orders are limit orders far from one another,
-//! each cancelled by the next message of its client; the other messages are pings.
+//! each cancelled by the next message of its client; the other messages are pings. Each client follows the
+//! book, which the OUCH session changes, and counts updates that are missing by their `prev_seq`.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -15,12 +16,14 @@ use clap::Args;
 use host::failure::Failure;
 use host::sockets::io;
 use net::{Directory, Loop, LoopConfig, peer_addr};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use telemetry::Recorder;
 use types::{ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer, Price, Side};
 
-use super::client::{UPGRADE, auth, first_frame, frame};
-use super::venue::{PASSWORD, Terms, Venue};
+use super::client::{UPGRADE, auth, first_frame, frame, rest};
+use super::venue::{DOOR_THREAD, EXCHANGE_THREAD, NODE_THREAD, PASSWORD, Terms, Venue, named};
 use crate::attack::line::{Line, Login, Ouch};
 use crate::resident::resident;
 use fairbell::report::numbers::{grouped, micros};
@@ -29,7 +32,9 @@ use fairbell::report::numbers::{grouped, micros};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     fairbell-lab web load                                 1,000 clients, a message a second each\n  \
+    fairbell-lab web load --clients 1000 --total-rate 200  as many of all together\n  \
     fairbell-lab web load --clients 1000 --rate 200 --seconds 30\n  \
+    fairbell-lab web load --clients 50 --control          loses updates and keeps what it hears: has to be found out\n  \
     fairbell-lab web load --clients 50 --rate 20 --orders 2 --json")]
 pub struct LoadArgs {
     /// WebSockets
@@ -40,6 +45,10 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub rate: u32,
+    /// Messages of all of them together in a second, instead of --rate
+    #[arg(long, value_name = "N", conflicts_with = "rate",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub total_rate: Option<u32>,
     /// Every so manieth message is an order, the one after it its cancel; 0: none
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
@@ -48,9 +57,22 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
+    /// Have the door skip updates, and keep memory for each message heard: both have to be found out
+    #[arg(long)]
+    pub control: bool,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+impl LoadArgs {
+    /// Between two messages of a client, ns.
+    fn period_ns(&self) -> u64 {
+        match self.total_rate {
+            Some(all) => Nanos::SECOND * u64::from(self.clients) / u64::from(all),
+            None => Nanos::SECOND / u64::from(self.rate),
+        }
+    }
 }
 
 const CLIENTS: NodeId = NodeId(1);
@@ -61,6 +83,12 @@ const STEP: u32 = 20;
 const STEP_NS: u64 = 20 * Nanos::MILLI;
 /// After the last message, for what is under way.
 const REST: Duration = Duration::from_secs(10);
+/// Bytes by which the process may grow, clients included, however many messages there are.
+pub const GROWN_MAX: u64 = 32 << 20;
+/// Bytes beyond that for each request in the engine's log: the log itself, the orders of its account.
+const GROWN_PER_REQUEST: u64 = 2_048;
+/// Bytes that the control keeps of each message heard.
+const CONTROL_KEEPS: usize = 8 << 10;
 /// Between two orders of the OUCH session.
 const PACE: Duration = Duration::from_millis(5);
 
@@ -85,6 +113,18 @@ struct Client {
     order: Option<u64>,
     /// Messages without an answer: when they were due.
     asked: HashMap<u64, Nanos>,
+    /// Where its book stands.
+    book: Option<u64>,
+}
+
+/// What of a message from the door matters here.
+#[derive(Deserialize)]
+struct Told<'a> {
+    channel: &'a str,
+    id: Option<u64>,
+    seq: Option<u64>,
+    prev_seq: Option<u64>,
+    error: Option<IgnoredAny>,
 }
 
 /// What was seen, by all clients together.
@@ -100,6 +140,10 @@ pub struct Seen {
     pub refusal: Option<String>,
     /// Updates, heartbeats and others that nobody asked for.
     pub told: u64,
+    /// Updates of the book among them.
+    pub updates: u64,
+    /// Times that an update was missing before one, or that a client was told to be too slow.
+    pub gaps: u64,
     /// Connections that ended.
     pub gone: u64,
 }
@@ -120,6 +164,8 @@ struct Clients {
     seen: Seen,
     way: Recorder,
     buffer: Vec<u8>,
+    /// What the control keeps; `None`: it is none.
+    kept: Option<Vec<Vec<u8>>>,
 }
 
 fn key(client: u32) -> String {
@@ -157,27 +203,42 @@ impl Clients {
         out.stream(conn, span);
     }
 
-    fn told(&mut self, now: Nanos, conn: ConnId, told: &Value, out: &mut Outbox) {
+    fn told(&mut self, now: Nanos, conn: ConnId, text: &[u8], out: &mut Outbox) {
         let Some(client) = self.clients.get_mut(conn.0 as usize) else { return };
-        if client.stage == Stage::Proving && told["channel"] == "ok" {
+        let Ok(told) = serde_json::from_slice::<Told<'_>>(text) else { return };
+        if client.stage == Stage::Proving && told.channel == "ok" {
             client.stage = Stage::Up;
-            let wants =
-                json!({ "op": "subscribe", "channels": ["ticker"], "symbols": [self.symbol] });
+            let wants = json!({
+                "op": "subscribe", "channels": ["book", "ticker"], "symbols": [self.symbol],
+            });
             let span = out.store(&frame(wants.to_string().as_bytes()));
             out.stream(conn, span);
             return;
         }
-        let asked = told["id"].as_u64().and_then(|id| client.asked.remove(&id));
-        match asked {
-            Some(due) => {
-                self.seen.answered += 1;
-                self.way.record(now.0.saturating_sub(due.0));
-                if !told["error"].is_null() {
-                    self.seen.refused += 1;
-                    self.seen.refusal.get_or_insert_with(|| told.to_string());
-                }
+        if let Some(kept) = &mut self.kept {
+            kept.push(vec![1; CONTROL_KEEPS]);
+        }
+        if let Some(due) = told.id.and_then(|id| client.asked.remove(&id)) {
+            self.seen.answered += 1;
+            self.way.record(now.0.saturating_sub(due.0));
+            if told.error.is_some() {
+                self.seen.refused += 1;
+                let text = || String::from_utf8_lossy(text).into_owned();
+                self.seen.refusal.get_or_insert_with(text);
             }
-            None => self.seen.told += 1,
+            return;
+        }
+        self.seen.told += 1;
+        match (told.channel, told.prev_seq) {
+            ("book", None) => client.book = told.seq,
+            // One that the snapshot has already is passed over.
+            ("book", Some(before)) if told.seq > client.book => {
+                self.seen.updates += 1;
+                self.seen.gaps += u64::from(client.book != Some(before));
+                client.book = told.seq;
+            }
+            ("resync_required", _) => self.seen.gaps += 1,
+            _ => {}
         }
     }
 
@@ -244,8 +305,7 @@ impl Node for Clients {
         while let Some((kind, payload, length)) = heard.get(taken..).and_then(first_frame) {
             taken += length;
             if kind == 1 {
-                let told = serde_json::from_slice(payload).unwrap_or_default();
-                self.told(now.now, conn, &told, out);
+                self.told(now.now, conn, payload, out);
             }
         }
         heard.drain(..taken);
@@ -280,6 +340,29 @@ pub struct Loaded {
     pub resident: [u64; 2],
     /// Cancels and orders in the engine's log.
     pub logged: u64,
+    /// Processor time while messages were sent and answered, ns, by thread: see [`THREADS`].
+    pub worked: [u64; 4],
+}
+
+/// Threads whose processor time is told: connections of the door, the node behind it, the exchange, the
+/// clients.
+pub const THREADS: [&str; 4] = [DOOR_THREAD, NODE_THREAD, EXCHANGE_THREAD, CLIENT_THREAD];
+const CLIENT_THREAD: &str = "web-clients";
+
+/// Processor time of the threads so far, ns; 0 of one that there is not.
+fn worked() -> Result<[u64; 4], Failure> {
+    let of = |error| Failure::Run(format!("/proc/self/task: {error}"));
+    let mut worked = [0; 4];
+    for task in std::fs::read_dir("/proc/self/task").map_err(of)? {
+        let task = task.map_err(of)?.path();
+        // A thread may end meanwhile.
+        let name = std::fs::read_to_string(task.join("comm")).unwrap_or_default();
+        let Some(place) = THREADS.iter().position(|of| *of == name.trim()) else { continue };
+        let text = std::fs::read_to_string(task.join("schedstat")).unwrap_or_default();
+        let ns = text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok());
+        worked[place] += ns.unwrap_or(0);
+    }
+    Ok(worked)
 }
 
 /// Plays it.
@@ -304,13 +387,14 @@ pub fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
         sent: 0,
         order: None,
         asked: HashMap::new(),
+        book: None,
     };
     let node = Clients {
         door: peer_addr(venue.web),
         clients: (0..args.clients).map(|_| client()).collect(),
         opened: 0,
         next_open: Nanos(0),
-        period_ns: Nanos::SECOND / u64::from(args.rate),
+        period_ns: args.period_ns(),
         orders: args.orders,
         symbol: venue.symbol().as_str().to_string(),
         begin: Nanos::NEVER,
@@ -319,13 +403,15 @@ pub fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
         seen: Seen::default(),
         way: Recorder::new(),
         buffer: Vec::new(),
+        kept: args.control.then(Vec::new),
     };
     let mut of = Loop::new(venue.clock, Arc::new(Directory::default()), LoopConfig::default())
         .map_err(io)?;
     of.add_node(CLIENTS, node, Vec::new(), Vec::new()).map_err(io)?;
     let (handle, stop) = (of.handle(), Arc::new(AtomicBool::new(false)));
     let flag = Arc::clone(&stop);
-    let running = thread::spawn(move || of.run(&flag, Duration::from_secs(3_600), |_, _| {}));
+    let run = move || of.run(&flag, Duration::from_secs(3_600), |_, _| {});
+    let running = named(CLIENT_THREAD, run)?;
     let ask = |what: fn(&Clients) -> u64| -> u64 {
         let (to, from) = std::sync::mpsc::sync_channel(1);
         let _ = handle.call(CLIENTS, move |node: &mut Clients, _, _| {
@@ -337,8 +423,15 @@ pub fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
     while ask(|node| u64::from(node.are_up())) != 1 && Instant::now() < until {
         thread::sleep(Duration::from_millis(50));
     }
-    let before = resident()?;
-    let (period, play) = (Nanos::SECOND / u64::from(args.rate), args.seconds * Nanos::SECOND);
+    if args.control {
+        let fault = json!({ "fault": "skip", "count": 100 }).to_string();
+        let path = ("POST", "/v1/sandbox/faults");
+        let told = rest((Ipv4Addr::LOCALHOST, venue.web), "K2", path, &fault);
+        told.filter(|(status, _)| *status == 200)
+            .ok_or_else(|| Failure::Run("the door sets no fault".to_string()))?;
+    }
+    let (before, idle) = (resident()?, worked()?);
+    let (period, play) = (args.period_ns(), args.seconds * Nanos::SECOND);
     let _ = handle.call(CLIENTS, move |node: &mut Clients, now, _| {
         node.begin = now.now.after(100 * Nanos::MILLI);
         node.end = node.begin.after(play);
@@ -354,7 +447,8 @@ pub fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
     while ask(Clients::unanswered) > 0 && Instant::now() < rest {
         thread::sleep(Duration::from_millis(50));
     }
-    let resident = [before, resident()?];
+    let (resident, busy) = ([before, resident()?], worked()?);
+    let worked = std::array::from_fn(|of| busy[of].saturating_sub(idle[of]));
     stop.store(true, Ordering::Relaxed);
     let panicked = |_| Failure::Run("the clients' thread panicked".to_string());
     let nodes = running.join().map_err(panicked)?.map_err(io)?;
@@ -362,7 +456,8 @@ pub fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
     let node = nodes.into_iter().next().map(|(_, node)| node);
     let node = node.ok_or_else(|| Failure::Run("the clients are gone".to_string()))?;
     let unanswered = node.unanswered();
-    Ok(Loaded { unanswered, seen: node.seen, web: node.way, ouch, ouch_lost, resident, logged })
+    let (seen, web) = (node.seen, node.way);
+    Ok(Loaded { unanswered, seen, web, ouch, ouch_lost, resident, logged, worked })
 }
 
 /// One OUCH session's orders, one after the other.
@@ -388,6 +483,13 @@ fn trade(venue: &Venue, lasting: Duration) -> Result<(Recorder, u64), Failure> {
 }
 
 impl Loaded {
+    /// Bytes by which the process grew beyond what it may; 0: by less.
+    fn grown_beyond(&self) -> u64 {
+        let [before, after] = self.resident;
+        let most = before + GROWN_MAX + self.logged * GROWN_PER_REQUEST;
+        after.saturating_sub(most)
+    }
+
     /// What must not be.
     pub fn complaints(&self) -> Vec<String> {
         let seen = &self.seen;
@@ -395,6 +497,9 @@ impl Loaded {
             (seen.gone, "connections ended"),
             (self.unanswered, "messages without an answer"),
             (seen.refused, "messages refused"),
+            (seen.gaps, "gaps between updates"),
+            (u64::from(seen.updates == 0), "run without an update of the book"),
+            (self.grown_beyond(), "bytes of memory more than may be"),
             (self.ouch_lost, "orders of the OUCH session not accepted"),
             (u64::from(seen.sent == 0), "run without a message"),
         ]
@@ -407,9 +512,10 @@ impl Loaded {
     fn document(&self, args: &LoadArgs) -> Value {
         let of = |way: &Recorder| json!({ "p50_ns": way.quantile(0.5), "p99_ns": way.quantile(0.99), "count": way.summary().count });
         json!({
-            "clients": args.clients, "rate": args.rate, "seconds": args.seconds,
+            "clients": args.clients, "period_ns": args.period_ns(), "seconds": args.seconds,
             "sent": self.seen.sent, "answered": self.seen.answered, "unanswered": self.unanswered,
             "refused": self.seen.refused, "first_refusal": self.seen.refusal, "told": self.seen.told,
+            "updates": self.seen.updates, "gaps": self.seen.gaps, "worked_ns": self.worked,
             "connections_gone": self.seen.gone, "web": of(&self.web), "ouch": of(&self.ouch),
             "resident_bytes": self.resident, "logged": self.logged, "complaints": self.complaints(),
         })
@@ -425,14 +531,24 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
     if args.json {
         println!("{:#}", loaded.document(args));
     } else {
-        let Loaded { seen, unanswered, web, ouch, resident, logged, .. } = &loaded;
-        println!("clients {}, {} messages/s each, {} s", args.clients, args.rate, args.seconds);
+        let Loaded { seen, unanswered, web, ouch, resident, logged, worked, .. } = &loaded;
+        let each = 1e9 / args.period_ns() as f64;
+        println!("clients {}, {each:.1} messages/s each, {} s", args.clients, args.seconds);
         println!(
-            "{} messages sent, {} answered, {unanswered} not; {} others heard; {logged} in the engine's log",
+            "{} messages sent, {} answered, {unanswered} not; {} updates of the book, {} gaps, {} others heard; \
+             {logged} in the engine's log",
             grouped(seen.sent),
             grouped(seen.answered),
-            grouped(seen.told)
+            grouped(seen.updates),
+            seen.gaps,
+            grouped(seen.told - seen.updates)
         );
+        let both = (seen.answered + seen.told).max(1);
+        let threads = THREADS.iter().zip(worked);
+        let threads =
+            threads.map(|(name, ns)| format!("{name} {:.1}", *ns as f64 / both as f64 / 1e3));
+        let threads = threads.collect::<Vec<_>>().join(", ");
+        println!("processor time for each message to a client, us: {threads}");
         for (name, way) in [("web door", web), ("OUCH", ouch)] {
             let [p50, p99] = [0.5, 0.99].map(|of| micros(way.quantile(of)));
             println!("{name:10} due to answer, us: p50 {p50:>10} p99 {p99:>10}");
@@ -443,8 +559,12 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
             println!("first refusal: {refusal}");
         }
     }
-    match loaded.complaints() {
-        none if none.is_empty() => Ok(()),
-        some => Err(Failure::Run(some.join("; "))),
+    let found = loaded.complaints();
+    if args.control {
+        let both = [loaded.seen.gaps > 0, loaded.grown_beyond() > 0];
+        let both = both == [true, true];
+        let missed = || Failure::Run("the control was not found out".to_string());
+        return if both { Ok(()) } else { Err(missed()) };
     }
+    if found.is_empty() { Ok(()) } else { Err(Failure::Run(found.join("; "))) }
 }

@@ -26,6 +26,12 @@ const HOME: Ipv4Addr = Ipv4Addr::LOCALHOST;
 pub const SECRET: &str = "0123456789abcdef";
 /// The password of every account.
 pub const PASSWORD: &str = "secret";
+/// Thread of the web door's connections, as the system knows it.
+pub(super) const DOOR_THREAD: &str = "web-door";
+/// Thread of the node behind the web door.
+pub(super) const NODE_THREAD: &str = "web-node";
+/// Thread of the exchange's nodes.
+pub(super) const EXCHANGE_THREAD: &str = "exchange";
 /// CompID of the drop-copy session, and the firm of all accounts.
 pub const COPIES: &str = "COPY";
 const FIRM: &str = "HOUSE";
@@ -190,7 +196,8 @@ impl Venue {
             move || jobs.serve(&handle, host::password::work)
         }));
         let flag = Arc::clone(&stop);
-        let nodes = thread::spawn(move || of.run(&flag, Duration::from_millis(100), |_, _| {}));
+        let run = move || of.run(&flag, Duration::from_millis(100), |_, _| {});
+        let nodes = named(EXCHANGE_THREAD, run)?;
         Ok(Venue { ouch, fix, web, clock, exchange, handle, stop, nodes, others })
     }
 
@@ -272,11 +279,19 @@ fn door(
     let listener = TcpListener::bind((HOME, 0)).map_err(io)?;
     let at = listener.local_addr().map_err(io)?;
     let (heard, served) = (Arc::clone(stop), Arc::clone(stop));
-    let heard = thread::spawn(move || {
+    let heard = named(NODE_THREAD, move || {
         let _ = of.run(&heard, Duration::from_secs(3_600), |_, _| {});
-    });
-    let served = thread::spawn(move || {
+    })?;
+    let served = named(DOOR_THREAD, move || {
         let _ = serve(listener, Arc::new(door), &served);
-    });
+    })?;
     Ok((at, vec![heard, served]))
+}
+
+/// A thread whose processor time can be asked for by its name.
+pub(super) fn named<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Failure> {
+    thread::Builder::new().name(name.to_string()).spawn(run).map_err(io)
 }
