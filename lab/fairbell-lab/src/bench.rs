@@ -22,6 +22,7 @@ pub mod strategy;
 pub mod subscribers;
 pub mod telemetry;
 pub mod transports;
+pub(crate) mod wire_to_event;
 pub mod wires;
 
 use clap::{Args, Subcommand};

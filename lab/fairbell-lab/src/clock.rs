@@ -200,6 +200,21 @@ fn delays(
     }
 }
 
+/// How far clocks are from the reference's that agents keep in the standard cloud of a seed, ns, sorted.
+pub(crate) fn skews(nodes: u16, seed: u64) -> Vec<u64> {
+    let plan = Plan::new(nodes.into(), seed);
+    let layers = [u32::from(nodes) - 1];
+    let mut cloud = Cloud::new(&Profile::standard(), seed, &layers, plan.run_ns);
+    let start = clock::simulate::START;
+    let mut message = 0;
+    let delay = |from: usize, to: usize, at: Nanos| {
+        message += 1;
+        let key = cloud.message_key(message);
+        cloud.delay_ns(key, from as u16, to as u16, at.since(start))
+    };
+    clock::simulate::run(&plan, delay, |_| {}).errors()
+}
+
 fn checks(outcome: &SimulatedClocks) -> Vec<Check> {
     let error = quantile(&outcome.errors(), 990);
     let bound = quantile(&outcome.bounds(), 500);

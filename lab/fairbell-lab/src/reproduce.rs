@@ -1,5 +1,5 @@
-//! `fairbell-lab reproduce`: the Jasper paper's experiments and the TreeBuilder thesis' in modelled
-//! clouds, each figure beside the published one.
+//! `fairbell-lab reproduce`: published experiments repeated, each figure beside the published one. `all` is every
+//! table and figure of five sources (module `papers`), a name one experiment in a modelled cloud.
 //!
 //! A result is a table on standard output, or with `--json` one document, and its figures as SVG
 //! and PNG files. The command fails when a demand that belongs to the experiment is not met.
@@ -17,6 +17,7 @@ use sim::cloud::{EXPERIMENTS, experiment, nodes, table1};
 use host::failure::Failure;
 
 mod page;
+mod papers;
 mod throughput;
 mod timing;
 
@@ -35,7 +36,9 @@ const STEPS: u64 = 1_000;
     fairbell-lab reproduce fairness --receivers 500 --clocks assumed   clocks of 300 ns p99\n  \
     fairbell-lab reproduce page jasper          the tables of docs/jasper.md, as Markdown\n  \
     fairbell-lab reproduce page clock --into docs/clock.md   put into the document\n  \
-    fairbell-lab reproduce all                  everything, about half an hour\n  \
+    fairbell-lab reproduce all --fast           every table and figure of five sources, ours beside theirs\n  \
+    fairbell-lab reproduce all --only \"jasper: table 1\" --json   those of one table\n  \
+    fairbell-lab reproduce all --full --into docs/papers   long; the result file, figures and pages\n  \
     fairbell-lab reproduce speed                events a second of the simulator itself")]
 pub struct ReproduceArgs {
     /// Name of an experiment, or `list`, `all`, `speed`, `page`
@@ -76,9 +79,19 @@ pub struct ReproduceArgs {
     /// How much longer a straggler's delays are in the mean, percent [default: 40]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub straggler_extra: Option<u32>,
-    /// With `page`: put each table into FILE, between its marks, instead of printing it
-    #[arg(long, value_name = "FILE")]
+    /// With `page`: put each table into this file, between its marks, instead of printing it. With `all`: the folder
+    /// of the sources' pages, for the result file, figures and tables
+    #[arg(long, value_name = "PATH")]
     pub into: Option<PathBuf>,
+    /// With `all`: items whose page, table and name contain TEXT
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+    /// With `all`: few seeds and short measurements; so it is without --full
+    #[arg(long, conflicts_with = "full")]
+    pub fast: bool,
+    /// With `all`: the length of a published result
+    #[arg(long)]
+    pub full: bool,
     /// Folder for figures
     #[arg(long, default_value = "out/reproduce")]
     pub out: PathBuf,
@@ -135,6 +148,10 @@ fn options(args: &ReproduceArgs, experiments: &[Experiment]) -> Result<Options, 
 
 /// Runs the command.
 pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
+    if args.name != "all" && (args.only.is_some() || args.fast || args.full) {
+        let line = format!("--only, --fast, --full: of `all`, not of {:?}", args.name);
+        return Err(Failure::Usage(line));
+    }
     match args.name.as_str() {
         "list" => {
             list(args.json);
@@ -142,7 +159,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         }
         "speed" => speed(args.json),
         "page" => page::run(args),
-        "all" => several(args, EXPERIMENTS),
+        "all" => papers::run(args, options(args, &[])?),
         name => match experiment(name) {
             Some(experiment) => several(args, std::slice::from_ref(experiment)),
             None => {
@@ -448,6 +465,9 @@ mod tests {
             stragglers: None,
             straggler_extra: None,
             into: None,
+            only: None,
+            fast: false,
+            full: false,
             out: PathBuf::new(),
         }
     }
@@ -455,6 +475,8 @@ mod tests {
     #[test]
     fn options_are_refused_where_nothing_takes_them() {
         let refused = |args: &ReproduceArgs| matches!(run(args), Err(Failure::Usage(_)));
+        assert!(refused(&ReproduceArgs { fast: true, ..args("table1") }));
+        assert!(refused(&ReproduceArgs { only: Some("table 77".into()), ..args("all") }));
         let why = |args: &ReproduceArgs| run(args).err().map(|error| error.to_string());
         let line = why(&ReproduceArgs { hedge: Some(1), ..args("pacing") }).unwrap_or_default();
         assert!(line.contains("pacing has no --hedge; those that have it: table1"), "{line}");

@@ -8,8 +8,10 @@
 use super::formats::Opra;
 use crate::slots::{Contents, SlotEncoder};
 
-/// Size, bytes, at which a packet is ended, so that packets have 400 bytes on average.
-const PACKET_TARGET: usize = 391;
+/// Bytes of the published traffic's packets, on average.
+const PACKET: usize = 400;
+/// Half a message: a packet is ended once it has no room for more than that below its size.
+const HALF_MESSAGE: usize = 9;
 /// Letters of the exchanges that messages are from.
 const PARTICIPANTS: &[u8] = b"ABCIMNPQWXZ";
 
@@ -78,11 +80,13 @@ pub struct Shape {
     pub symbols: u64,
     /// Most repetitions of underlying values in a message.
     pub repeated_max: u64,
+    /// Size of a packet on average, bytes; a packet has one message at least.
+    pub packet: usize,
 }
 
 impl Default for Shape {
     fn default() -> Shape {
-        Shape { seed: 1, bytes: 1 << 20, symbols: 2_400, repeated_max: 1 }
+        Shape { seed: 1, bytes: 1 << 20, symbols: 2_400, repeated_max: 1, packet: PACKET }
     }
 }
 
@@ -167,7 +171,8 @@ impl<F: Opra> Line<F> {
     /// Appends the next packet to `out`; `seen` is told the category of each message.
     pub fn packet(&mut self, out: &mut Vec<u8>, mut seen: impl FnMut(u8)) {
         let first = self.sequence + 1;
-        while self.encoder.len() < PACKET_TARGET {
+        let target = self.shape.packet.saturating_sub(HALF_MESSAGE);
+        while self.encoder.is_empty() || self.encoder.len() < target {
             let category = self.next_message();
             let contents =
                 Contents { values: &self.values, text: &self.text, repeated: &self.repeated };

@@ -551,7 +551,13 @@ mod tests {
 
     /// Packets told apart, and how many of them in another way than field by field.
     fn compare<F: Opra>(rounds: u64) {
-        let shape = Shape { bytes: 1 << 17, symbols: 20_000_000, repeated_max: 3, seed: 5 };
+        let shape = Shape {
+            bytes: 1 << 17,
+            symbols: 20_000_000,
+            repeated_max: 3,
+            seed: 5,
+            ..Shape::default()
+        };
         let stream = make::<F>(shape);
         let packets: Vec<&[u8]> = stream.packets().collect();
         let mut random = Random::new(6);

@@ -323,7 +323,8 @@ impl SlotSink for Normalized {
     }
 }
 
-fn normalize(stream: &Stream) -> (u64, u64) {
+/// Decodes all packets to events: their checksum, and how many they are.
+pub(crate) fn normalize(stream: &Stream) -> (u64, u64) {
     let mut decoder = SlotDecoder::<V2>::default();
     let mut sum = Normalized(0, 0);
     for packet in stream.packets() {

@@ -111,6 +111,21 @@ pub fn run(args: &HopArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// For each data plane of this build, the delays of single datagrams of `size` bytes, ns, sorted.
+///
+/// # Errors
+/// Where the ground is refused.
+pub(crate) fn first_copies(
+    size: u32,
+    time: Duration,
+) -> Result<Vec<(&'static str, Vec<u64>)>, Failure> {
+    let (rate, seed) = (2_000, 1);
+    let args =
+        HopArgs { copies: Vec::new(), rate, size, duration: time, seed, plot: None, json: true };
+    let found = measure(1, &args)?;
+    Ok(found.played.into_iter().map(|(kind, of)| (kind.name(), of.first)).collect())
+}
+
 /// CLOCK_MONOTONIC, ns: of all threads the same.
 fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);

@@ -10,6 +10,7 @@
 //! floor is TCP, two UDP hops up, the same window, and one UDP hop back. That window is most of either
 //! time, so the ratio without it, taken off both sides, is told as well.
 
+pub(crate) mod ioc;
 pub(super) mod system;
 
 use clap::{Args, ValueEnum};

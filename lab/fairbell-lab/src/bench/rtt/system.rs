@@ -61,6 +61,16 @@ impl System {
         System { config, path: args.path, protocol: args.protocol, rate: args.rate }
     }
 
+    /// Its configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Its configuration, to be changed before anything is measured.
+    pub fn config_mut(&mut self) -> &mut Config {
+        &mut self.config
+    }
+
     /// How long the sequencer waits, in ns.
     pub fn window_ns(&self) -> u64 {
         self.config.sequencer.window_ns()
@@ -137,7 +147,7 @@ impl System {
 
     /// The loops of the exchange, and its doors: all in one, its datagrams handed over in memory, or
     /// as `fairbell up` has them, root and proxies apart from the gateways.
-    fn exchange(
+    pub(super) fn exchange(
         &self,
         clock: Clock,
         exchange: &ExchangeConfig,

@@ -132,21 +132,10 @@ impl Found {
 /// # Errors
 /// No Redis at the address, no sockets, or requests without their answer.
 pub fn run(args: &TransportsArgs) -> Result<(), Failure> {
-    let timetable = args.timetable()?;
     if !cfg!(feature = "transports") {
         eprintln!("no ZeroMQ in this build: scripts/bench-transports.sh makes one that has it");
     }
-    let mut found: Vec<Found> = TRANSPORTS.iter().map(|_| Found::default()).collect();
-    for round in 0..args.slices {
-        for turn in 0..TRANSPORTS.len() {
-            let place = (turn + round as usize) % TRANSPORTS.len();
-            let (name, play) = TRANSPORTS[place];
-            if !args.json {
-                eprintln!("slice {} of {}: {name}", round + 1, args.slices);
-            }
-            found[place].take(&play(args, timetable)?);
-        }
-    }
+    let found = play(args)?;
     match args.json {
         true => print_json(args, &found),
         false => print(&found),
@@ -158,6 +147,45 @@ pub fn run(args: &TransportsArgs) -> Result<(), Failure> {
         return Err(Failure::Run(what));
     }
     Ok(())
+}
+
+/// All slices of all transports, in turns.
+fn play(args: &TransportsArgs) -> Result<Vec<Found>, Failure> {
+    let timetable = args.timetable()?;
+    let mut found: Vec<Found> = TRANSPORTS.iter().map(|_| Found::default()).collect();
+    for round in 0..args.slices {
+        for turn in 0..TRANSPORTS.len() {
+            let place = (turn + round as usize) % TRANSPORTS.len();
+            let (name, play) = TRANSPORTS[place];
+            if !args.json {
+                eprintln!("slice {} of {}: {name}", round + 1, args.slices);
+            }
+            found[place].take(&play(args, timetable)?);
+        }
+    }
+    Ok(found)
+}
+
+/// A transport, and median and 99th percentile of each of its slices, ns.
+type NamedSlices = (&'static str, Vec<[u64; 2]>);
+
+/// For each transport of this build median and 99th percentile of its slices, ns.
+///
+/// # Errors
+/// No Redis at the address, no sockets, or requests without their answer.
+pub(crate) fn measure(
+    redis: &str,
+    rate: u64,
+    slice: Duration,
+    slices: u32,
+) -> Result<Vec<NamedSlices>, Failure> {
+    let args = TransportsArgs { redis: redis.to_string(), rate, slice, slices, json: true };
+    let found = play(&args)?;
+    if let Some(of) = found.iter().find(|of| of.unanswered + of.wrong > 0) {
+        let what = format!("{} requests unanswered, {} wrong", of.unanswered, of.wrong);
+        return Err(Failure::Run(what));
+    }
+    Ok(TRANSPORTS.iter().zip(found).map(|((name, _), of)| (*name, of.slices)).collect())
 }
 
 /// Median and 99th percentile as multiples of the first transport's, ours.

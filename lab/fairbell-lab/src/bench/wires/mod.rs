@@ -96,6 +96,24 @@ pub fn rate(args: &RateArgs) -> Result<(), Failure> {
     all(&args.common, false, args.receivers)
 }
 
+/// Median and 99th percentile of a datagram's round trips between loops that look again and again, ns.
+///
+/// # Errors
+/// No sockets.
+pub(crate) fn round_trip(size: usize, time: Duration) -> Result<[f64; 2], Failure> {
+    let found = measure(Terms::of_datagrams(size, true, time), 1, true)?;
+    Ok([found.round_trips.p50, found.round_trips.p99].map(|ns| ns as f64))
+}
+
+/// Datagrams that each receiver gets in a second, and median and 99th percentile of the time between two, ns.
+///
+/// # Errors
+/// No sockets.
+pub(crate) fn stream(size: usize, receivers: u16, time: Duration) -> Result<[f64; 3], Failure> {
+    let found = measure(Terms::of_datagrams(size, false, time), receivers, false)?;
+    Ok([found.rate(), found.gaps.p50 as f64, found.gaps.p99 as f64])
+}
+
 /// Either end.
 enum End {
     Caller(Box<Caller>),

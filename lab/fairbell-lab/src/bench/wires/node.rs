@@ -63,6 +63,14 @@ pub struct Terms {
     pub duration_ns: u64,
 }
 
+impl Terms {
+    /// Datagrams in clear.
+    pub fn of_datagrams(size: usize, pingpong: bool, time: std::time::Duration) -> Terms {
+        let duration_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4);
+        Terms { transport: Transport::Udp, size, pingpong, duration_ns }
+    }
+}
+
 /// Sealing of one end.
 struct Seal {
     key: AesGcm,

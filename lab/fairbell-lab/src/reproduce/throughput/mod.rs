@@ -20,6 +20,8 @@ use rig::{Found, Setup};
 
 /// The first rate that is tried, messages a second over all trees.
 const FIRST: f64 = 4_000.0;
+/// The first rate of a quick run, of which the limit is not far.
+const QUICK_FIRST: f64 = 16_000.0;
 /// A rate below which nothing is tried.
 const LEAST: f64 = 20.0;
 /// Halvings of the interval that holds the highest rate carried: to 4.5 %.
@@ -229,6 +231,26 @@ pub(super) fn add(
     report.figures.push(figure(&cases[5..], curve));
     report.notes.splice(0..0, notes(cores, &filled.setup));
     Ok(())
+}
+
+/// The two measured rows that are published, each once and without trying again.
+///
+/// # Errors
+/// The system's; a setup that carries no rate at all.
+pub(super) fn quick(runs: u64) -> Result<Vec<Row>, Failure> {
+    let mut cases = cases(rig::cores().len().max(1));
+    let wanted = [model::PUBLISHED_ONE, model::PUBLISHED_FIVE];
+    cases.retain(|case| {
+        case.published.is_some_and(|rate| wanted.contains(&rate)) && case.setup.sealed
+    });
+    for case in &mut cases {
+        for _ in 0..runs.max(1) {
+            let found = saturation(&case.setup, QUICK_FIRST, 1)?;
+            let none = || Failure::Run(format!("{}: no rate is carried", case.name));
+            case.found.push(found.ok_or_else(none)?);
+        }
+    }
+    Ok(cases.iter().map(Case::row).collect())
 }
 
 /// The simulator's rows: one tree, several below one root, several roots. Points of the curve by trees.

@@ -1,0 +1,284 @@
+//! From a packet of market data in the sender's memory to the event made of its last message.
+//!
+//! One thread sends packets of FAST for OPRA, another looks for them again and again, each on a core of its own
+//! where there are two, and decodes each to events. The way is a datagram over loopback, or a ring
+//! in shared memory that one process writes and others map. Paced, every packet's way is timed;
+//! streamed, a window of packets is under way and the messages of a second are counted.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fast::opra::stream::{Shape, make};
+use fast::opra::{V2, checksum, to_event};
+use fast::slots::{Message, SlotDecoder, SlotSink};
+use host::failure::Failure;
+use host::sockets::io;
+use net::packet_ring::{PACKET_MAX, PacketRead, PacketRingReader, PacketRingWriter};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// How packets come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// A datagram over loopback.
+    Datagram,
+    /// A ring of packets in shared memory.
+    Ring,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Feed {
+    /// How packets come.
+    pub way: Way,
+    /// Bytes of a packet, about.
+    pub packet_bytes: usize,
+    /// Packets.
+    pub packets: usize,
+    /// From one packet to the next, ns; 0: as fast as the receiver takes them.
+    pub gap_ns: u64,
+    /// Whether messages are decoded; without, a packet is an event.
+    pub decode: bool,
+    /// Start of what is drawn.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Default, Debug)]
+pub struct FeedFound {
+    /// From the call that sends to the event, ns; of every packet that came.
+    pub way_ns: Vec<u64>,
+    /// Of that, from the packet's being in the receiver's hands, ns.
+    pub decode_ns: Vec<u64>,
+    /// From one packet's arrival to the next one's, ns.
+    pub gaps_ns: Vec<u64>,
+    /// Messages decoded.
+    pub messages: u64,
+    /// From the first packet's sending to the last event, ns.
+    pub span_ns: u64,
+    /// Mean bytes of a packet.
+    pub mean_bytes: f64,
+    /// Packets that did not come.
+    pub lost: u64,
+}
+
+/// Packets under way where they are streamed.
+const WINDOW: u64 = 256;
+/// Silence after which nothing more comes.
+const SILENCE: Duration = Duration::from_millis(200);
+
+struct Events(u64, u64);
+
+impl SlotSink for Events {
+    #[inline(always)]
+    fn message(&mut self, message: &Message<'_>) {
+        self.0 = checksum::mix(self.0, checksum::of_event(&to_event::<V2>(message)));
+        self.1 += 1;
+    }
+}
+
+/// The end that sends.
+enum Sender {
+    Datagram(UdpSocket),
+    Ring(PacketRingWriter),
+}
+
+impl Sender {
+    fn send(&mut self, packet: &[u8]) -> std::io::Result<()> {
+        match self {
+            Sender::Datagram(socket) => socket.send(packet).map(|_| ()),
+            Sender::Ring(ring) => {
+                ring.push(packet);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The end that hears.
+enum Receiver {
+    Datagram(UdpSocket),
+    Ring(Box<PacketRingReader>),
+}
+
+impl Receiver {
+    /// Bytes of the next packet, at the front of `buffer`; none: there is none yet.
+    fn take(&mut self, buffer: &mut [u8; PACKET_MAX]) -> Option<usize> {
+        match self {
+            Receiver::Datagram(socket) => socket.recv(&mut buffer[..]).ok(),
+            Receiver::Ring(ring) => match ring.read(buffer) {
+                PacketRead::Packet(len) => Some(len),
+                _ => None,
+            },
+        }
+    }
+}
+
+fn ends(way: Way, packets: usize) -> Result<(Sender, Receiver), Failure> {
+    match way {
+        Way::Datagram => {
+            let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io);
+            let (from, to) = (bind()?, bind()?);
+            to.set_nonblocking(true).map_err(io)?;
+            from.connect(to.local_addr().map_err(io)?).map_err(io)?;
+            Ok((Sender::Datagram(from), Receiver::Datagram(to)))
+        }
+        Way::Ring => {
+            let name = format!("fairbell-ring-{}-{packets}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let ring = PacketRingWriter::create(&path, 4_096, 1, None).map_err(io)?;
+            let reader = PacketRingReader::open(&path).map_err(io)?;
+            Ok((Sender::Ring(ring), Receiver::Ring(Box::new(reader))))
+        }
+    }
+}
+
+/// Has this thread run on the n-th core of those it may, where there are several.
+fn stay_on(n: usize) {
+    let Ok(all) = sched_getaffinity(None) else { return };
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core)).collect();
+    if let Some(core) = cores.get(n).filter(|_| cores.len() > 1) {
+        let mut one = CpuSet::new();
+        one.set(*core);
+        let _ = sched_setaffinity(None, &one);
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// Sockets, the ring's file, and packets that cannot be decoded.
+pub fn measure(feed: Feed) -> Result<FeedFound, Failure> {
+    let shape = Shape {
+        seed: feed.seed,
+        bytes: feed.packets * feed.packet_bytes,
+        packet: feed.packet_bytes,
+        ..Shape::default()
+    };
+    let stream = make::<V2>(shape);
+    let packets: Vec<&[u8]> = stream.packets().take(feed.packets).collect();
+    let (mut sender, mut receiver) = ends(feed.way, feed.packets)?;
+    let sent: Vec<AtomicU64> = packets.iter().map(|_| AtomicU64::new(0)).collect();
+    let (taken, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let origin = Instant::now();
+    let now = || u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let by_sequence: Vec<u64> = (packets.iter())
+        .map(|packet| fast::slots::packet_header::<V2>(packet).map_or(0, |head| head.sequence))
+        .collect();
+    let (found, failed) = thread::scope(|scope| {
+        let hear = scope.spawn(|| {
+            stay_on(1);
+            let mut found = FeedFound::default();
+            let mut decoder = SlotDecoder::<V2>::default();
+            let (mut events, mut buffer, mut failed) = (Events(0, 0), [0; PACKET_MAX], false);
+            let (mut last, mut silent) = (0, Instant::now());
+            let mut place = 0;
+            while taken.load(Ordering::Relaxed) < packets.len() as u64 {
+                let Some(len) = receiver.take(&mut buffer) else {
+                    if over.load(Ordering::Relaxed) && silent.elapsed() > SILENCE {
+                        break;
+                    }
+                    std::hint::spin_loop();
+                    continue;
+                };
+                let heard = now();
+                let packet = buffer.get(..len).unwrap_or(&[]);
+                if feed.decode {
+                    failed |= decoder.packet(packet, &mut events).is_err();
+                }
+                let made = now();
+                let sequence = fast::slots::packet_header::<V2>(packet).map_or(0, |of| of.sequence);
+                while by_sequence.get(place).is_some_and(|known| *known < sequence) {
+                    place += 1;
+                }
+                if last > 0 {
+                    found.gaps_ns.push(heard - last);
+                }
+                last = heard;
+                let at = sent.get(place).map_or(0, |at| at.load(Ordering::Relaxed));
+                found.way_ns.push(made.saturating_sub(at));
+                found.decode_ns.push(made - heard);
+                found.span_ns = made;
+                taken.fetch_add(1, Ordering::Relaxed);
+                silent = Instant::now();
+            }
+            found.messages = events.1;
+            std::hint::black_box(events.0);
+            (found, failed)
+        });
+        // A thread of its own: whose core is chosen keeps it.
+        let tell = scope.spawn(|| {
+            stay_on(0);
+            let mut outcome = Ok(());
+            // Until the receiver looks.
+            thread::sleep(Duration::from_millis(5));
+            let begin = now();
+            for (at, packet) in packets.iter().enumerate() {
+                if feed.gap_ns > 0 {
+                    while now() < begin + at as u64 * feed.gap_ns {
+                        std::hint::spin_loop();
+                    }
+                } else {
+                    let begun = Instant::now();
+                    while at as u64 - taken.load(Ordering::Relaxed).min(at as u64) >= WINDOW
+                        && begun.elapsed() < SILENCE
+                    {
+                        std::hint::spin_loop();
+                    }
+                }
+                if let Some(sent) = sent.get(at) {
+                    sent.store(now(), Ordering::Relaxed);
+                }
+                outcome = sender.send(packet);
+                if outcome.is_err() {
+                    break;
+                }
+            }
+            (outcome, begin)
+        });
+        let told = tell.join();
+        over.store(true, Ordering::Relaxed);
+        let heard = hear.join();
+        let panicked = |_| Failure::Run("a thread of the measurement panicked".to_string());
+        let (outcome, begin) = told.map_err(panicked)?;
+        outcome.map_err(io)?;
+        let (mut found, failed) = heard.map_err(panicked)?;
+        found.span_ns = found.span_ns.saturating_sub(begin);
+        Ok::<_, Failure>((found, failed))
+    })?;
+    if failed || found.way_ns.is_empty() {
+        return Err(Failure::Run("packets came that could not be decoded, or none".to_string()));
+    }
+    let bytes: usize = packets.iter().map(|packet| packet.len()).sum();
+    let lost = packets.len() as u64 - found.way_ns.len() as u64;
+    Ok(FeedFound { mean_bytes: bytes as f64 / packets.len() as f64, lost, ..found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_packet_of_either_way_becomes_events() {
+        for way in [Way::Datagram, Way::Ring] {
+            let feed = Feed {
+                way,
+                packet_bytes: 256,
+                // As many as a socket holds when its reader has no core.
+                packets: 150,
+                gap_ns: 20_000,
+                decode: true,
+                seed: 3,
+            };
+            let paced = measure(feed).expect("a way");
+            assert!(paced.way_ns.len() as u64 + paced.lost == 150 && paced.lost < 50, "{way:?}");
+            assert!((200.0..=280.0).contains(&paced.mean_bytes), "{}", paced.mean_bytes);
+            assert!(paced.messages > 900, "{way:?}: {}", paced.messages);
+            let each = paced.way_ns.iter().zip(&paced.decode_ns);
+            assert!(each.into_iter().all(|(way, decode)| decode <= way));
+            let bare = measure(Feed { decode: false, gap_ns: 0, ..feed }).expect("a way");
+            assert_eq!(bare.messages, 0, "a control: nothing is decoded");
+        }
+    }
+}
