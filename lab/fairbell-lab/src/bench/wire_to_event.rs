@@ -47,10 +47,12 @@ pub struct Feed {
 /// What came of it.
 #[derive(Clone, Default, Debug)]
 pub struct FeedFound {
-    /// From the call that sends to the event, ns; of every packet that came.
+    /// From the call that sends to the event, ns; of every packet that came while both cores were there.
     pub way_ns: Vec<u64>,
     /// Of that, from the packet's being in the receiver's hands, ns.
     pub decode_ns: Vec<u64>,
+    /// Packets on whose way a core was away with something else.
+    pub away: u64,
     /// From one packet's arrival to the next one's, ns.
     pub gaps_ns: Vec<u64>,
     /// Messages decoded.
@@ -65,6 +67,8 @@ pub struct FeedFound {
 
 /// Packets under way where they are streamed.
 const WINDOW: u64 = 256;
+/// Between two readings of an end's clock, or from before a send to behind it: the core was away, ns.
+const AWAY_NS: u64 = 20_000;
 /// Silence after which nothing more comes.
 const SILENCE: Duration = Duration::from_millis(200);
 
@@ -160,21 +164,29 @@ pub fn measure(feed: Feed) -> Result<FeedFound, Failure> {
     let packets: Vec<&[u8]> = stream.packets().take(feed.packets).collect();
     let (mut sender, mut receiver) = ends(feed.way, feed.packets)?;
     let sent: Vec<AtomicU64> = packets.iter().map(|_| AtomicU64::new(0)).collect();
+    // How long the sender took for each.
+    let mut sending = vec![0; packets.len()];
     let (taken, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let origin = Instant::now();
     let now = || u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let by_sequence: Vec<u64> = (packets.iter())
         .map(|packet| fast::slots::packet_header::<V2>(packet).map_or(0, |head| head.sequence))
         .collect();
-    let (found, failed) = thread::scope(|scope| {
+    let (mut found, failed, heard_of) = thread::scope(|scope| {
         let hear = scope.spawn(|| {
             stay_on(1);
             let mut found = FeedFound::default();
             let mut decoder = SlotDecoder::<V2>::default();
             let (mut events, mut buffer, mut failed) = (Events(0, 0), [0; PACKET_MAX], false);
             let (mut last, mut silent) = (0, Instant::now());
-            let mut place = 0;
+            let (mut place, mut seen, mut back) = (0, now(), 0);
+            let mut heard_of = Vec::with_capacity(packets.len());
             while taken.load(Ordering::Relaxed) < packets.len() as u64 {
+                let reading = now();
+                if reading - seen > AWAY_NS {
+                    back = reading;
+                }
+                seen = reading;
                 let Some(len) = receiver.take(&mut buffer) else {
                     if over.load(Ordering::Relaxed) && silent.elapsed() > SILENCE {
                         break;
@@ -197,15 +209,15 @@ pub fn measure(feed: Feed) -> Result<FeedFound, Failure> {
                 }
                 last = heard;
                 let at = sent.get(place).map_or(0, |at| at.load(Ordering::Relaxed));
-                found.way_ns.push(made.saturating_sub(at));
-                found.decode_ns.push(made - heard);
+                let away = back > at || made - reading > AWAY_NS;
+                heard_of.push((place, made.saturating_sub(at), made - heard, away));
                 found.span_ns = made;
                 taken.fetch_add(1, Ordering::Relaxed);
                 silent = Instant::now();
             }
             found.messages = events.1;
             std::hint::black_box(events.0);
-            (found, failed)
+            (found, failed, heard_of)
         });
         // A thread of its own: whose core is chosen keeps it.
         let tell = scope.spawn(|| {
@@ -214,7 +226,7 @@ pub fn measure(feed: Feed) -> Result<FeedFound, Failure> {
             // Until the receiver looks.
             thread::sleep(Duration::from_millis(5));
             let begin = now();
-            for (at, packet) in packets.iter().enumerate() {
+            for (at, (packet, took)) in packets.iter().zip(&mut sending).enumerate() {
                 if feed.gap_ns > 0 {
                     while now() < begin + at as u64 * feed.gap_ns {
                         std::hint::spin_loop();
@@ -227,10 +239,12 @@ pub fn measure(feed: Feed) -> Result<FeedFound, Failure> {
                         std::hint::spin_loop();
                     }
                 }
+                let before = now();
                 if let Some(sent) = sent.get(at) {
-                    sent.store(now(), Ordering::Relaxed);
+                    sent.store(before, Ordering::Relaxed);
                 }
                 outcome = sender.send(packet);
+                *took = now() - before;
                 if outcome.is_err() {
                     break;
                 }
@@ -243,15 +257,24 @@ pub fn measure(feed: Feed) -> Result<FeedFound, Failure> {
         let panicked = |_| Failure::Run("a thread of the measurement panicked".to_string());
         let (outcome, begin) = told.map_err(panicked)?;
         outcome.map_err(io)?;
-        let (mut found, failed) = heard.map_err(panicked)?;
+        let (mut found, failed, heard_of) = heard.map_err(panicked)?;
         found.span_ns = found.span_ns.saturating_sub(begin);
-        Ok::<_, Failure>((found, failed))
+        Ok::<_, Failure>((found, failed, heard_of))
     })?;
-    if failed || found.way_ns.is_empty() {
+    let came = heard_of.len();
+    for (place, way, decode, away) in heard_of {
+        if away || sending.get(place).is_none_or(|took| *took > AWAY_NS) {
+            found.away += 1;
+            continue;
+        }
+        found.way_ns.push(way);
+        found.decode_ns.push(decode);
+    }
+    if failed || came == 0 {
         return Err(Failure::Run("packets came that could not be decoded, or none".to_string()));
     }
     let bytes: usize = packets.iter().map(|packet| packet.len()).sum();
-    let lost = packets.len() as u64 - found.way_ns.len() as u64;
+    let lost = (packets.len() - came) as u64;
     Ok(FeedFound { mean_bytes: bytes as f64 / packets.len() as f64, lost, ..found })
 }
 
@@ -272,7 +295,8 @@ mod tests {
                 seed: 3,
             };
             let paced = measure(feed).expect("a way");
-            assert!(paced.way_ns.len() as u64 + paced.lost == 150 && paced.lost < 50, "{way:?}");
+            assert_eq!(paced.way_ns.len() as u64 + paced.away + paced.lost, 150, "{way:?}");
+            assert!(paced.lost < 50, "{way:?}: {}", paced.lost);
             assert!((200.0..=280.0).contains(&paced.mean_bytes), "{}", paced.mean_bytes);
             assert!(paced.messages > 900, "{way:?}: {}", paced.messages);
             let each = paced.way_ns.iter().zip(&paced.decode_ns);

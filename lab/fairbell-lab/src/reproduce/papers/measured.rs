@@ -450,7 +450,8 @@ fn wire(session: &Session) -> Result<Report, Failure> {
         for of in [&mut paced.way_ns, &mut bare.way_ns, &mut paced.decode_ns, &mut paced.gaps_ns] {
             of.sort_unstable();
         }
-        let each = paced.messages as f64 / paced.way_ns.len().max(1) as f64;
+        let came = packets as u64 - paced.lost;
+        let each = paced.messages as f64 / came.max(1) as f64;
         let gaps = &paced.gaps_ns;
         let mut row = |what: &str, unit, value| {
             rows.push(measured(&format!("{name}: {what}"), unit, &[value]));
@@ -463,7 +464,7 @@ fn wire(session: &Session) -> Result<Report, Failure> {
         row("decoding a message, p50", "ns", quantile(&paced.decode_ns, 0.5) / each.max(1.0));
         row("messages a second", "1/s", rate(&streamed));
         row("arrivals within 10 % of their distance", "%", near(gaps, 50_000.0));
-        row("packets lost", "%", paced.lost as f64 / packets as f64 * 100.0);
+        row("a core away", "%", paced.away as f64 / came.max(1) as f64 * 100.0);
         curves.push(curve(&format!("{name}, decoded"), &paced.way_ns));
         curves.push(curve(&format!("{name}, not decoded"), &bare.way_ns));
         arrivals.push(curve(name, gaps));

@@ -11,7 +11,8 @@ const DBL_US: f64 = 3.14;
 
 const DRAWING: &str = "a drawing without a measurement";
 const NICS: &str = "no Myricom card, and no card that bypasses the kernel; loopback and shared memory are what one machine has";
-const SPINNING: &str = "each end needs a core of its own while it looks: a millisecond is another program's turn on it";
+const SPINNING: &str =
+    "each end needs a core of its own while it looks; what other work leaves in the caches counts";
 const KERNEL: &str =
     "a datagram goes through the kernel's stack twice on one machine; the source's cards bypass it";
 
@@ -160,6 +161,12 @@ pub(super) const ITEMS: &[Item] = &[
         "us",
         Measured,
         |s| s.row("opra-wire", "shared memory: to the event, p99", "us"),
+    ),
+    Item::unprinted(
+        ("figure 11", "packets on whose way a core was away, not in these rows, shared memory"),
+        "%",
+        Measured,
+        |s| s.row("opra-wire", "shared memory: a core away", "%"),
     ),
     Item::unprinted(("figure 11", "what decoding a packet adds"), "ns", Measured, |s| {
         s.row("opra-wire", "shared memory: decoding a packet, p50", "ns")
