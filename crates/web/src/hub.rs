@@ -95,9 +95,12 @@ impl Mailbox {
     }
 }
 
+/// Mailboxes by an instrument's place and the topic.
+type Mailboxes = HashMap<(usize, Topic), Vec<Arc<Mailbox>>>;
+
 /// Who is subscribed to what.
 #[derive(Default)]
-pub(crate) struct Hub(Mutex<HashMap<(usize, Topic), Vec<Arc<Mailbox>>>>);
+pub(crate) struct Hub(Mutex<Mailboxes>);
 
 impl Hub {
     /// From now on updates of a topic of the instrument at this place go there.
