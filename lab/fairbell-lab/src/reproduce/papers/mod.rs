@@ -394,8 +394,8 @@ fn play(page: &str, item: &Item, session: &mut Session) -> Result<Row, Failure> 
     let Some(run) = item.run else { return Ok(row) };
     match run(session) {
         Ok(ours) => {
-            row.ours = ours.value.is_finite().then_some(ours.value);
-            row.interval = ours.interval;
+            row.ours = ours.value.is_finite().then(|| rounded(ours.value));
+            row.interval = ours.interval.map(|ends| ends.map(rounded));
             row.verdict = item.verdict(&ours);
         }
         Err(Failure::Unavailable(why)) => {
@@ -407,6 +407,11 @@ fn play(page: &str, item: &Item, session: &mut Session) -> Result<Row, Failure> 
         }
     }
     Ok(row)
+}
+
+/// A figure with the nine digits that the result file keeps: more are not the same after they were read.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.8e}").parse().unwrap_or(value)
 }
 
 /// The items that `--only` leaves: those whose page and name contain it.
