@@ -294,7 +294,7 @@ fn prometheus_reads_a_venue_answers_every_query_and_faults_raise_their_alerts() 
     let streams: Vec<&str> = (tables["streams"].as_array().expect("streams").iter())
         .filter_map(|of| of["stream"].as_str())
         .collect();
-    assert_eq!(streams, ["up:orders-1", "up:orders-2", "up:orders-3", "up:releases"]);
+    assert_eq!(streams, ["up:orders-1", "up:orders-2", "up:orders-3", "up:releases", "up:web"]);
     assert!(sum("records") > lost && sum("strange_entries") == 0, "{tables}");
     until("its end is told", || firing(port).contains("FairbellDown"));
     let _ = fs::remove_dir_all(dir);

@@ -22,8 +22,9 @@
 //! parked, deferred or capped say nothing of the way up and move nothing.
 //!
 //! With a tie ([`SequencerConfig::tie_ns`]) orders whose times are no further apart than the clocks can
-//! tell, in a chain one after the other, leave together in an order that is drawn; no clock that is
-//! ahead within its error wins by that. An order waits for as long as the tie more.
+//! tell, in a chain one after the other, leave together, gateway by gateway in an order that is drawn; no
+//! clock that is ahead within its error wins by that. Orders of one gateway keep theirs. An order waits for
+//! as long as the tie more.
 //!
 //! Timer-driven, hence outside the deterministic core: the log records what came out. Not
 //! guaranteed: that `t_in` is ordered beyond the window. Nothing allocates after construction.
@@ -391,13 +392,11 @@ impl Sequencer {
                 last = Some(key.time);
                 self.tied.extend(self.due.pop().map(|Reverse(key)| key));
             }
-            let slots = &self.slots;
-            let drawn = |key: &Key| {
-                let source = &slots[key.slot as usize].source;
-                let sender = u64::from(source.gateway.0) << 48 ^ u64::from(source.incarnation.0);
-                SplitMix64::mix(self.tie_seed ^ SplitMix64::mix(sender ^ source.seq))
-            };
-            self.tied.sort_unstable_by_key(|key| (drawn(key), *key));
+            let begin = self.tied.first().map_or(0, |key| key.time);
+            let seed = SplitMix64::mix(self.tie_seed ^ begin);
+            // What one gateway's clock has told apart keeps its order; the last one leaves first.
+            let drawn = |key: &Key| SplitMix64::mix(seed ^ u64::from(key.gateway));
+            self.tied.sort_unstable_by_key(|key| (drawn(key), Reverse(*key)));
         }
         self.tied.pop()
     }
@@ -639,6 +638,26 @@ mod tests {
             first[usize::from(order[0])] += 1;
         }
         assert!(first[1..4].iter().all(|wins| (70..130).contains(wins)), "{first:?}");
+    }
+
+    #[test]
+    fn a_draw_leaves_the_order_of_one_gateway_alone() {
+        let config =
+            SequencerConfig { window_ns: 10, tie_ns: 50, capacity: 8, ..Default::default() };
+        let mut first = [0; 3];
+        for tie_seed in 0..100 {
+            let mut sequencer = Sequencer::new(&SequencerConfig { tie_seed, ..config });
+            for (seq, gateway, after) in [(1, 1, 0), (1, 2, 10), (2, 1, 20), (3, 1, 20)] {
+                offer(&mut sequencer, Nanos::SECOND, gateway, seq, Nanos::SECOND + after);
+            }
+            let out = |_| pop(&mut sequencer, Nanos::SECOND + 100).map(|order| order.source);
+            let all: Vec<Source> = (0..4).filter_map(out).collect();
+            let of_one = all.iter().filter(|source| source.gateway.0 == 1).map(|source| source.seq);
+            assert_eq!(of_one.collect::<Vec<u64>>(), [1, 2, 3], "seed {tie_seed}");
+            first[usize::from(all[0].gateway.0)] += 1;
+        }
+        // Control: between gateways it is drawn.
+        assert!(first[1] > 30 && first[2] > 30, "{first:?}");
     }
 
     #[test]
