@@ -22,9 +22,8 @@
 //! parked, deferred or capped say nothing of the way up and move nothing.
 //!
 //! With a tie ([`SequencerConfig::tie_ns`]) orders whose times are no further apart than the clocks can
-//! tell, in a chain one after the other, leave together, gateway by gateway in an order that is drawn; no
-//! clock that is ahead within its error wins by that. Orders of one gateway keep theirs. An order waits for
-//! as long as the tie more.
+//! tell, in a chain one after the other, leave gateway by gateway in an order that is drawn; no clock that
+//! is ahead within its error wins by that. An order waits for as long as the tie more.
 //!
 //! Timer-driven, hence outside the deterministic core: the log records what came out. Not
 //! guaranteed: that `t_in` is ordered beyond the window. Nothing allocates after construction.

@@ -209,7 +209,7 @@ fn target(site: &Site<'_>, fault: &Fault) -> Result<usize, Failure> {
     match &fault.target[..] {
         _ if fault.kind.is_of_all() || fault.kind == Kind::ZoneLost => Ok(0),
         "leader" => site.leader(),
-        "reference" => site.reference(),
+        "reference" => reference(site),
         "next" => {
             let (leader, roots) = (site.leader()?, site.places(NodeRole::Root));
             let at = roots.iter().position(|root| *root == leader).unwrap_or(0);
@@ -330,6 +330,18 @@ fn cut_power(site: &Site<'_>, places: &[usize], lasts: Duration) -> Result<(), F
     std::thread::sleep(lasts);
     places.iter().try_for_each(|place| site.revive(*place))?;
     places.iter().try_for_each(|place| site.wait_for(*place, BACK_MAX))
+}
+
+/// The root whose clock all follow, once they follow one.
+fn reference(site: &Site<'_>) -> Result<usize, Failure> {
+    let since = Instant::now();
+    loop {
+        let found = site.reference();
+        if found.is_ok() || since.elapsed() > BACK_MAX {
+            return found;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 /// Waits until the journal of a root says that it has no room, or does not say so any more.
