@@ -24,18 +24,23 @@ pub fn shared() -> LoopConfig {
     LoopConfig { wait, ..LoopConfig::default() }
 }
 
+/// Cores that this process may use, ascending.
+///
+/// # Errors
+/// The system does not say.
+pub fn allowed() -> Result<Vec<usize>, Failure> {
+    let allowed = sched_getaffinity(None).map_err(|error| io(error.into()))?;
+    Ok((0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect())
+}
+
 /// Whether a thread of this process may run on that core; `of`: whose core it is to be.
 ///
 /// # Errors
 /// It may not; the cores on which it may.
 pub fn check(of: &str, core: u16) -> Result<(), Failure> {
-    let allowed = sched_getaffinity(None).map_err(|error| io(error.into()))?;
-    let core = usize::from(core);
-    if core >= CpuSet::MAX_CPU || !allowed.is_set(core) {
-        let all: Vec<String> = (0..CpuSet::MAX_CPU)
-            .filter(|other| allowed.is_set(*other))
-            .map(|other| other.to_string())
-            .collect();
+    let allowed = allowed()?;
+    if !allowed.contains(&usize::from(core)) {
+        let all: Vec<String> = allowed.iter().map(usize::to_string).collect();
         let all = all.join(", ");
         return Err(Failure::Usage(format!("{of}: core {core}: this process may use {all}")));
     }

@@ -14,6 +14,7 @@ pub mod journal;
 pub mod pipeline;
 pub mod plan;
 pub mod recovery;
+pub(crate) mod redis;
 pub mod release;
 pub mod rtt;
 pub(crate) mod shards;

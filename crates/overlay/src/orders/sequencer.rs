@@ -412,31 +412,25 @@ impl Sequencer {
         self.window_ns = self.steered >> FRACTION;
     }
 
+    /// Whether an order is of another gateway than the one that is forgotten; the slot of one that is not is free then.
+    fn keeps(&mut self, key: &Key, forgotten: GatewayId) -> bool {
+        let keeps = key.gateway != forgotten.0;
+        if !keeps {
+            self.release_slot(key.slot);
+            self.counters.forgotten += 1;
+        }
+        keeps
+    }
+
     /// Throws away everything of a gateway, whose life ended. Costs a pass over the slab.
     pub fn forget(&mut self, gateway: GatewayId) {
         if self.held() == 0 {
             return;
         }
-        let mut tied = std::mem::take(&mut self.tied);
-        tied.retain(|key| {
-            let keep = key.gateway != gateway.0;
-            if !keep {
-                self.release_slot(key.slot);
-                self.counters.forgotten += 1;
-            }
-            keep
-        });
-        self.tied = tied;
-        let mut retained = std::mem::take(&mut self.due);
-        retained.retain(|Reverse(key)| {
-            let keep = key.gateway != gateway.0;
-            if !keep {
-                self.release_slot(key.slot);
-                self.counters.forgotten += 1;
-            }
-            keep
-        });
-        self.due = retained;
+        let (mut tied, mut due) = (std::mem::take(&mut self.tied), std::mem::take(&mut self.due));
+        tied.retain(|key| self.keeps(key, gateway));
+        due.retain(|Reverse(key)| self.keeps(key, gateway));
+        (self.tied, self.due) = (tied, due);
         for bucket in 0..self.buckets.len() {
             self.take_parked(
                 bucket,

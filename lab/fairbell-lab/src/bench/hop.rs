@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use clock::simulate::quantile;
 use emulator::Cable;
 use host::failure::Failure;
 use host::sockets::io;
@@ -229,11 +230,6 @@ fn measure(copies: u32, args: &HopArgs) -> Result<Found, Failure> {
         }
     }
     Ok(Found { copies, played: found })
-}
-
-fn quantile(sorted: &[u64], permille: usize) -> u64 {
-    let at = (sorted.len() * permille).div_ceil(1_000).saturating_sub(1);
-    sorted.get(at).copied().unwrap_or(0)
 }
 
 fn print(found: &Found, args: &HopArgs) {

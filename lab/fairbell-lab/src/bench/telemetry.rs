@@ -10,9 +10,8 @@
 //! have to be exactly those that were counted as lost.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -28,6 +27,7 @@ use serde_json::json;
 use telemetry::Recorder;
 use types::Nanos;
 
+use super::redis::Redis;
 use super::rtt::system::System;
 use super::rtt::{RttArgs, RttPath};
 use fairbell::load::ProtocolName;
@@ -37,7 +37,6 @@ use host::alarms::Alarms;
 use host::config::Config;
 use host::deployment::{TRACE_BATCH, TRACE_BATCHES};
 use host::failure::Failure;
-use host::sockets::io;
 use host::telemetry::{Place, Service, Telemetry};
 
 /// Options of `fairbell-lab bench telemetry`.
@@ -80,82 +79,12 @@ pub struct TelemetryArgs {
 const BAR: [f64; 2] = [1.02, 1.10];
 /// Between two readings of the metrics.
 const SCRAPE_EVERY: Duration = Duration::from_secs(1);
-/// How long a server may take to answer first.
+/// How long a page or an answer may take to come.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the server of the last slice is away.
 const AWAY: Duration = Duration::from_millis(800);
 /// Records that may wait in the last slice: fewer than there are while the server is away.
 const FEW: u64 = 1_024;
-
-/// A Redis server of this run's own.
-struct Redis {
-    program: PathBuf,
-    dir: PathBuf,
-    port: u16,
-    synced: bool,
-    child: Child,
-}
-
-impl Redis {
-    fn start(program: &Path, dir: &Path, synced: bool) -> Result<Redis, Failure> {
-        std::fs::create_dir_all(dir).map_err(|error| host::failure::on(dir, error))?;
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io)?;
-        let port = free.local_addr().map_err(io)?.port();
-        drop(free);
-        let child = Redis::spawn(program, dir, port, synced)?;
-        let mut redis =
-            Redis { program: program.to_path_buf(), dir: dir.to_path_buf(), port, synced, child };
-        redis.wait()?;
-        Ok(redis)
-    }
-
-    fn spawn(program: &Path, dir: &Path, port: u16, synced: bool) -> Result<Child, Failure> {
-        let kept = if synced { "yes" } else { "no" };
-        let mut command = Command::new(program);
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-        command.args(["--appendonly", kept, "--appendfsync", "always", "--dir"]).arg(dir);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().map_err(|error| {
-            let hint = "scripts/with-monitoring.sh installs it, --redis-server names another one";
-            Failure::Usage(format!("{}: {error}; {hint}", program.display()))
-        })
-    }
-
-    fn wait(&mut self) -> Result<(), Failure> {
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until {
-            let names = Server::new(&self.url()).and_then(|mut server| server.names("none"));
-            if names.is_ok() {
-                return Ok(());
-            }
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(Failure::Run(format!("redis-server ended at once: {status}")));
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        Err(Failure::Run("redis-server does not answer".to_string()))
-    }
-
-    fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/0", self.port)
-    }
-
-    fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-
-    fn start_again(&mut self) -> Result<(), Failure> {
-        self.child = Redis::spawn(&self.program, &self.dir, self.port, self.synced)?;
-        self.wait()
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
 
 /// Measures and prints.
 ///
@@ -167,9 +96,7 @@ pub fn run(args: &TelemetryArgs) -> Result<(), Failure> {
     if slice_ns < Nanos::SECOND {
         return Err(Failure::Usage("--duration: a second for each slice is needed".to_string()));
     }
-    let named = std::env::var_os("FAIRBELL_REDIS_SERVER").map(PathBuf::from);
-    let program = args.redis_server.clone().or(named);
-    let program = program.unwrap_or_else(|| PathBuf::from("redis-server"));
+    let program = Redis::program(args.redis_server.clone());
     let dir = std::env::temp_dir().join(format!("fairbell-telemetry-{}", std::process::id()));
     let outcome = measure(args, &program, &dir, slice_ns);
     let _ = std::fs::remove_dir_all(&dir);

@@ -16,7 +16,6 @@ use fast::slots::{Message, SlotDecoder, SlotSink};
 use host::failure::Failure;
 use host::sockets::io;
 use net::packet_ring::{PACKET_MAX, PacketRead, PacketRingReader, PacketRingWriter};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// How packets come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +33,7 @@ pub struct Feed {
     pub way: Way,
     /// Bytes of a packet, about.
     pub packet_bytes: usize,
-    /// Packets.
+    /// How many packets are sent; at least 1.
     pub packets: usize,
     /// From one packet to the next, ns; 0: as fast as the receiver takes them.
     pub gap_ns: u64,
@@ -140,16 +139,13 @@ fn ends(way: Way, packets: usize) -> Result<(Sender, Receiver), Failure> {
 
 /// Has this thread run on the n-th core of those it may, where there are several.
 fn stay_on(n: usize) {
-    let Ok(all) = sched_getaffinity(None) else { return };
-    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core)).collect();
+    let cores = host::core::allowed().unwrap_or_default();
     if let Some(core) = cores.get(n).filter(|_| cores.len() > 1) {
-        let mut one = CpuSet::new();
-        one.set(*core);
-        let _ = sched_setaffinity(None, &one);
+        let _ = host::core::take("a thread of the measurement", *core as u16);
     }
 }
 
-/// Measures.
+/// Sends packets one way from a thread to another, and times each.
 ///
 /// # Errors
 /// Sockets, the ring's file, and packets that cannot be decoded.

@@ -1,8 +1,6 @@
 //! Measurements and small simulations that no experiment of `lab/sim` makes: orders through the FIX door, packets of
 //! market data to events, transports, what trees and shards carry. Each gives a report as experiments do.
 
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use fast::opra::V2;
@@ -18,6 +16,7 @@ use types::Nanos;
 
 use super::super::{throughput, timing};
 use super::Session;
+use crate::bench::redis::Redis;
 use crate::bench::rtt::ioc::{self, IocFlow, IocFound, Stamps};
 use crate::bench::wire_to_event::{self, Feed, FeedFound, Way};
 use crate::bench::{hop, transports, wires};
@@ -47,10 +46,10 @@ fn measured(what: &str, unit: &'static str, values: &[f64]) -> Row {
     Row::measured(what, unit, None, values)
 }
 
-/// A quantile of sorted values.
+/// The value that this share of sorted ones does not exceed, to a thousandth; NaN of none.
 fn quantile(sorted: &[u64], part: f64) -> f64 {
-    let rank = (sorted.len() as f64 * part).ceil().max(1.0) as usize;
-    sorted.get(rank.min(sorted.len()).wrapping_sub(1)).map_or(f64::NAN, |ns| *ns as f64)
+    let permille = (part * 1_000.0).round() as usize;
+    if sorted.is_empty() { f64::NAN } else { clock::simulate::quantile(sorted, permille) as f64 }
 }
 
 /// Figure 3 and section 4: what a receiver's place costs with and without a tree, what a hop and a child cost.
@@ -259,47 +258,16 @@ fn many_clients(session: &Session) -> Result<Report, Failure> {
     Ok(Report { name: "order-clients", seeds: 1, rows: order_rows(&found), ..Report::default() })
 }
 
-/// A Redis server of this run's own; it ends with it.
-struct Redis {
-    server: Child,
-    address: String,
-}
-
-impl Redis {
-    fn start() -> Result<Redis, Failure> {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).map_err(host::sockets::io)?;
-        let port = listener.local_addr().map_err(host::sockets::io)?.port();
-        drop(listener);
-        let server = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""])
-            .args(["--appendonly", "no"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let none = |_| Failure::Unavailable("there is no redis-server on this machine".to_string());
-        let redis = Redis { server: server.map_err(none)?, address: format!("127.0.0.1:{port}") };
-        for _ in 0..200 {
-            if TcpStream::connect(&redis.address).is_ok() {
-                return Ok(redis);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Err(Failure::Unavailable("redis-server does not start on this machine".to_string()))
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
 /// Gateway to engine and back over every transport of this build, at a rate that a queue of one at a time carries, too.
 fn over_transports(session: &Session) -> Result<Report, Failure> {
-    let redis = Redis::start()?;
+    let dir = std::env::temp_dir().join(format!("fairbell-transports-{}", std::process::id()));
+    let redis = Redis::start(&Redis::program(None), &dir, false);
+    let redis = redis.map_err(|error| Failure::Unavailable(error.to_string()))?;
     let (rate, slices) = if session.fast { (2_000, 1) } else { (2_000, 5) };
-    let found = transports::measure(&redis.address, rate, Duration::from_secs(2), slices)?;
+    let found = transports::measure(&redis.address(), rate, Duration::from_secs(2), slices);
+    drop(redis);
+    let _ = std::fs::remove_dir_all(dir);
+    let found = found?;
     let mut rows = Vec::new();
     for (name, slices) in found {
         for (at, figure) in ["p50", "p99"].iter().enumerate() {

@@ -225,7 +225,7 @@ pub struct Row {
     pub unit: String,
     /// The source's figure.
     pub published: Option<Published>,
-    /// Ours.
+    /// Our figure, in `unit`; none: not to be had here, or no number.
     pub ours: Option<f64>,
     /// Interval of 95 % of ours, or the range of few runs.
     pub interval: Option<[f64; 2]>,

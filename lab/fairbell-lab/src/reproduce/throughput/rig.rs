@@ -27,7 +27,6 @@ use overlay::{
     sealed_link::{Fleet, SealedLink},
     topology::{ROOT, Topology, Tree},
 };
-use rustix::thread::{CpuSet, sched_getaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use types::{Channel, Nanos, NodeId, Peer};
 
@@ -253,8 +252,7 @@ fn build(setup: &Setup, clock: Clock, rate: f64) -> Result<Running, Failure> {
 
 /// Cores that this process may use.
 pub(super) fn cores() -> Vec<usize> {
-    let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
-    (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
+    host::core::allowed().unwrap_or_default()
 }
 
 /// Runs a loop on this thread until it is told to stop.
