@@ -2,9 +2,11 @@
 //!
 //! Phases: connect and log in everybody; load the opening book (paced by a window of unanswered
 //! requests, untimed); play the timetable open loop, each message when it is due whatever the
-//! exchange does; drain until every request is answered or patience ends; then stay connected.
+//! exchange does, or in turn; drain until every request is answered or patience ends; then stay connected.
 //! Latency counts from when a message was due, so our own lateness is charged to the result and
 //! reported beside it.
+
+use std::collections::BTreeMap;
 
 use types::{ClockReading, ConnId, Instrument, InstrumentId, Nanos, Node, Outbox};
 use wire::soupbin::BadCredentials;
@@ -32,6 +34,10 @@ pub struct DriverConfig {
     pub start_delay_ns: u64,
     /// Messages due later than this after the start are not played; `None`: all are.
     pub duration_ns: Option<u64>,
+    /// Whether a message of the timetable waits until those before it on its instrument, by other participants who
+    /// are connected, are answered: then a play trades the same each time, however late a busy machine lets its
+    /// connections be. It makes the timetable a closed loop, with a round trip for each change of participant.
+    pub in_turn: bool,
     /// Patience for the loading as a whole, without which the timed part does not start.
     pub load_timeout_ns: u64,
     /// Patience for the last answers.
@@ -51,6 +57,7 @@ impl DriverConfig {
             window: 512,
             start_delay_ns: 100 * Nanos::MILLI,
             duration_ns: None,
+            in_turn: false,
             load_timeout_ns: 60 * Nanos::SECOND,
             drain_timeout_ns: 10 * Nanos::SECOND,
             settle_timeout_ns: Nanos::SECOND,
@@ -106,6 +113,10 @@ pub struct Driver {
     clients: Vec<Client>,
     opening: Opening,
     schedule: Schedule,
+    /// A message that is due and waits for its turn, with its due time.
+    held: Option<(u64, FlowMessage)>,
+    /// By instrument: who asked for something last.
+    last: BTreeMap<InstrumentId, usize>,
     tape: Tape,
     phase: Phase,
     next_conn: u32,
@@ -142,6 +153,8 @@ impl Driver {
             clients: clients?,
             opening: Opening::new(opening),
             schedule,
+            held: None,
+            last: BTreeMap::new(),
             tape: Tape::new(config.tape),
             // Without participants there is nothing to wait for.
             phase: if config.clients.is_empty() { Phase::Idle } else { Phase::Connecting },
@@ -279,17 +292,36 @@ impl Driver {
         let until = self.config.duration_ns.unwrap_or(u64::MAX);
         loop {
             match self.schedule.next_due() {
+                _ if self.held.is_some() => {}
                 Some(due) if due >= until => break,
                 Some(due) if start.after(due) > now => return,
                 _ => {}
             }
-            let Some((due, message)) = self.schedule.pop() else { break };
+            let Some((due, message)) = self.held.take().or_else(|| self.schedule.pop()) else {
+                break;
+            };
+            if self.config.in_turn && !self.is_its_turn(&message) {
+                self.held = Some((due, message));
+                return;
+            }
             let scheduled = start.after(due);
             self.lateness_max_ns = self.lateness_max_ns.max(now.since(scheduled));
             self.timed += 1;
             self.submit(now, message, Some(scheduled));
         }
         self.enter(Phase::Draining, now.after(self.config.drain_timeout_ns));
+    }
+
+    /// Whether nobody else's request on its instrument is under way; remembers whose this one is.
+    fn is_its_turn(&mut self, message: &FlowMessage) -> bool {
+        let client = self.index_of(message);
+        let last = self.last.get(&message.instrument).copied().filter(|last| *last != client);
+        let last = last.and_then(|last| self.clients.get(last));
+        let is = last.is_none_or(|last| !last.is_up() || last.ledger().outstanding() == 0);
+        if is {
+            self.last.insert(message.instrument, client);
+        }
+        is
     }
 
     /// Ends when everything is answered and both sides of every trade have been seen. The other
@@ -307,9 +339,13 @@ impl Driver {
         }
     }
 
+    fn index_of(&self, message: &FlowMessage) -> usize {
+        usize::from(message.participant) % self.clients.len().max(1)
+    }
+
     fn client_of(&mut self, message: &FlowMessage) -> Option<&mut Client> {
-        let clients = self.clients.len().max(1);
-        self.clients.get_mut(usize::from(message.participant) % clients)
+        let index = self.index_of(message);
+        self.clients.get_mut(index)
     }
 
     fn submit(&mut self, now: Nanos, message: FlowMessage, scheduled: Option<Nanos>) {
@@ -330,6 +366,8 @@ impl Driver {
             return Nanos(0);
         }
         match (self.phase, self.started_at) {
+            // An answer, or the end of a connection, is what it waits for.
+            (Phase::Playing, _) if self.held.is_some() => Nanos::NEVER,
             (Phase::Playing, Some(start)) => {
                 // With nothing left to play the phase ends at once.
                 self.schedule.next_due().map_or(Nanos(0), |due| start.after(due))

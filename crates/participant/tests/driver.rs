@@ -6,12 +6,12 @@ mod common;
 use common::{MS, NOTICES, World, instruments};
 use participant::{
     Action, ClientConfig, Driver, DriverConfig, FlowMessage, Generator, GeneratorConfig, Phase,
-    Schedule, Source, Special, Status,
+    Schedule, Source, Special, Status, Trade,
 };
 use proptest::prelude::*;
 use types::{
     ClockReading, ConnId, InstrumentId, Nanos, Node, Op, OrderType, Outbox, Peer, Price, Qty, Side,
-    TimeInForce,
+    SplitMix64, TimeInForce,
 };
 
 fn config() -> DriverConfig {
@@ -101,6 +101,48 @@ fn messages_go_out_on_time() {
     // 500 messages at 5,000 per second, and the way there and back for the last.
     let expected = 499 * 200_000;
     assert!((expected..expected + MS).contains(&end.since(start)), "{}", end.since(start));
+}
+
+/// Trades of a script of 400 requests, 5 ms apart, whose connections delay each by up to 20 ms.
+fn scripted(in_turn: bool, delays: u64) -> Vec<Trade> {
+    let mut flow = Generator::new(GeneratorConfig::new(instruments()[0], Price::from_whole(10), 9));
+    let list = (0..400).map(|place| (place * 5 * MS, flow.next_message())).collect();
+    let mut schedule = Schedule::default();
+    schedule.add(Source::Scripted(list), 1);
+    let config = DriverConfig { in_turn, ..config() };
+    let driver = Driver::new(config, Vec::new(), schedule).expect("credentials fit");
+    let mut world = World::new(driver);
+    (world.jitter_ns, world.rng) = (20 * MS, SplitMix64::new(delays));
+    flawless(&finish(&mut world));
+    world.driver.trades(instruments()[0].id).collect()
+}
+
+#[test]
+fn a_script_in_turn_trades_the_same_whatever_delays_its_connections() {
+    println!("delays of seeds 0 to 9");
+    let first = scripted(true, 0);
+    assert!(first.len() > 20, "{}", first.len());
+    (1..10).for_each(|delays| assert_eq!(first, scripted(true, delays), "delays of seed {delays}"));
+    let same = |delays| scripted(false, 0) == scripted(false, delays);
+    assert!(!(1..10).all(same), "requests that don't wait overtake one another");
+}
+
+#[test]
+fn a_script_in_turn_goes_on_when_a_connection_is_cut() {
+    let mut flow = Generator::new(GeneratorConfig::new(instruments()[0], Price::from_whole(10), 9));
+    let list = (0..400).map(|place| (place * 5 * MS, flow.next_message())).collect();
+    let mut schedule = Schedule::default();
+    schedule.add(Source::Scripted(list), 1);
+    let config = DriverConfig { in_turn: true, ..config() };
+    let driver = Driver::new(config, Vec::new(), schedule).expect("credentials fit");
+    let mut world = World::new(driver);
+    for cut_ms in [300, 700, 400] {
+        world.run(cut_ms * MS, idle);
+        world.cut();
+    }
+    let status = finish(&mut world);
+    flawless(&status);
+    assert_eq!(status.timed, 400);
 }
 
 #[test]

@@ -44,13 +44,14 @@ pub fn driver(
     duration_ns: Option<u64>,
     gateways: &[Peer],
 ) -> Result<Driver, Failure> {
-    played(config, flow(config, &config.instruments(), sample), duration_ns, gateways)
+    played(config, flow(config, &config.instruments(), sample), false, duration_ns, gateways)
 }
 
 /// The participants, who load the books and then play.
 fn played(
     config: &Config,
     (opening, schedule): (Vec<FlowMessage>, Schedule),
+    in_turn: bool,
     duration_ns: Option<u64>,
     gateways: &[Peer],
 ) -> Result<Driver, Failure> {
@@ -62,6 +63,7 @@ fn played(
     });
     let mut driver = DriverConfig::new(config.instruments(), clients.collect());
     driver.duration_ns = duration_ns;
+    driver.in_turn = in_turn;
     driver.drain_timeout_ns = DRAIN_NS;
     if config.has_auctions() {
         driver.start_delay_ns = AUCTION_NS;
@@ -70,7 +72,7 @@ fn played(
         .map_err(|_| Failure::Usage("an account's login does not fit SoupBinTCP".to_string()))
 }
 
-/// The participants, who play a scenario.
+/// The participants, who play a scenario, the same each time.
 pub fn scripted(
     config: &Config,
     scenario: &Scenario,
@@ -79,7 +81,7 @@ pub fn scripted(
 ) -> Result<Driver, Failure> {
     let mut schedule = Schedule::default();
     schedule.add(Source::Scripted(scenario.messages.clone()), 1);
-    played(config, (Vec::new(), schedule), duration_ns, gateways)
+    played(config, (Vec::new(), schedule), true, duration_ns, gateways)
 }
 
 /// No participants, who play nothing: for an exchange that goes on, with clients from outside.

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use types::{
     CancelReason, ClOrdId, ClockReading, Command, CommandKind, ConnId, ExecutionKind,
     ExecutionReport, FeedSeq, Instrument, InstrumentId, Liquidity, MatchNumber, Nanos, Node, Op,
-    OrderRef, OrderType, Outbox, Price, Qty, RejectReason, Side, Symbol, TimeInForce, UserRefNum,
-    limits,
+    OrderRef, OrderType, Outbox, Price, Qty, RejectReason, Side, SplitMix64, Symbol, TimeInForce,
+    UserRefNum, limits,
 };
 use wire::{
     ouch::{self, Encoder},
@@ -326,7 +326,13 @@ pub struct World<N> {
     pub driver: N,
     pub exchange: Exchange,
     pub now: u64,
+    /// Requests take this much longer at most, ns, each its own time; those of one connection stay in order.
+    pub jitter_ns: u64,
+    /// What the jitter is drawn from.
+    pub rng: SplitMix64,
     events: BTreeMap<(u64, u64), Event>,
+    /// When the last request of a connection arrives.
+    last_at: BTreeMap<ConnId, u64>,
     count: u64,
     out: Outbox,
 }
@@ -334,12 +340,28 @@ pub struct World<N> {
 impl<N: Node> World<N> {
     pub fn new(driver: N) -> World<N> {
         let (events, out) = (BTreeMap::new(), Outbox::default());
-        World { driver, exchange: Exchange::new(), now: 1_000 * MS, events, count: 0, out }
+        World {
+            driver,
+            exchange: Exchange::new(),
+            now: 1_000 * MS,
+            jitter_ns: 0,
+            rng: SplitMix64::new(0),
+            events,
+            last_at: BTreeMap::new(),
+            count: 0,
+            out,
+        }
     }
 
     fn later(&mut self, event: Event) {
         self.count += 1;
-        self.events.insert((self.now + DELAY_NS, self.count), event);
+        let mut at = self.now + DELAY_NS;
+        if let Event::ToExchange(conn, _) = event {
+            let last = self.last_at.entry(conn).or_default();
+            at = (at + self.rng.below(self.jitter_ns + 1)).max(*last);
+            *last = at;
+        }
+        self.events.insert((at, self.count), event);
     }
 
     /// Cuts all connections; whatever is under way is lost.
