@@ -81,10 +81,10 @@ const ACCOUNTS: u16 = 8;
 /// Connections opened in a step, and between two steps.
 const STEP: u32 = 20;
 const STEP_NS: u64 = 20 * Nanos::MILLI;
-/// After the last message, for what is under way.
+/// For what is under way at the end, after the last answer.
 const REST: Duration = Duration::from_secs(10);
 /// Bytes by which the process may grow, clients included, however many messages there are.
-pub const GROWN_MAX: u64 = 32 << 20;
+pub const GROWN_MAX: u64 = 64 << 20;
 /// Bytes beyond that for each request in the engine's log: the log itself, the orders of its account.
 const GROWN_PER_REQUEST: u64 = 2_048;
 /// Bytes that the control keeps of each message heard.
@@ -248,6 +248,12 @@ impl Clients {
 
     fn unanswered(&self) -> u64 {
         self.clients.iter().map(|client| client.asked.len() as u64).sum()
+    }
+
+    /// Messages without an answer, and clients that have more to send.
+    fn under_way(&self) -> u64 {
+        let more = |client: &&Client| client.stage == Stage::Up && client.due < self.end;
+        self.unanswered() + self.clients.iter().filter(more).count() as u64
     }
 }
 
@@ -443,9 +449,13 @@ pub fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
         }
     });
     let (ouch, ouch_lost) = trade(&venue, Duration::from_secs(args.seconds))?;
-    let rest = Instant::now() + REST;
-    while ask(Clients::unanswered) > 0 && Instant::now() < rest {
+    let (mut left, mut rest) = (u64::MAX, Instant::now() + REST);
+    while left > 0 && Instant::now() < rest {
         thread::sleep(Duration::from_millis(50));
+        let now = ask(Clients::under_way);
+        if now < left {
+            (left, rest) = (now, Instant::now() + REST);
+        }
     }
     let (resident, busy) = ([before, resident()?], worked()?);
     let worked = std::array::from_fn(|of| busy[of].saturating_sub(idle[of]));
