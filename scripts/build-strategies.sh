@@ -13,6 +13,13 @@ cargo build --quiet --locked --release --manifest-path sdk/strategy/Cargo.toml -
 for name in maker taker misbehave; do
     cp target/strategies/"$target"/release/examples/"$name".wasm "$to/$name.wasm"
 done
+# In C, where there is a compiler for it: Debian's clang and lld.
+if command -v clang >/dev/null && command -v wasm-ld >/dev/null; then
+    clang --target=wasm32 -O2 -Wall -Wextra -Werror -ffreestanding -nostdlib -Wl,--no-entry,--strip-all \
+        -o "$to/maker-c.wasm" sdk/strategy/c/maker.c sdk/strategy/c/fairbell.c
+else
+    echo "build-strategies: no clang with wasm-ld (packages clang and lld): maker-c.wasm is not built" >&2
+fi
 [ "${2:-}" = enclave ] || exit 0
 machine=$(rustc -vV | sed -n 's/^host: //p')
 for name in maker taker misbehave; do

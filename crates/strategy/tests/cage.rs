@@ -10,6 +10,8 @@ use strategy::{
 use types::{Instrument, InstrumentId, Nanos, Price, Qty, Side, Symbol, TimeInForce};
 
 const MAKER: &[u8] = include_bytes!("guests/maker.wasm");
+/// The same in C: `sdk/strategy/c`.
+const MAKER_C: &[u8] = include_bytes!("guests/maker-c.wasm");
 const TAKER: &[u8] = include_bytes!("guests/taker.wasm");
 const MISBEHAVE: &[u8] = include_bytes!("guests/misbehave.wasm");
 /// A module that imports a function: preamble, a type, an import.
@@ -278,10 +280,14 @@ fn recorded(times: u64, settings: &str) -> Vec<u8> {
     bytes
 }
 
-fn again(bytes: &[u8], settings: &str) -> Result<heard::Replayed, heard::HeardError> {
+fn again(
+    module: &[u8],
+    bytes: &[u8],
+    settings: &str,
+) -> Result<heard::Replayed, heard::HeardError> {
     heard::replay(bytes, |instruments, decimals| {
         let limits = Limits::default();
-        let cage = cage(MAKER, settings, &limits).map_err(|why| why.to_string())?;
+        let cage = cage(module, settings, &limits).map_err(|why| why.to_string())?;
         let bounds = (limits.actions, limits.unanswered);
         Ok(Box::new(Programmed::start(cage, (instruments, decimals), bounds)))
     })
@@ -290,14 +296,31 @@ fn again(bytes: &[u8], settings: &str) -> Result<heard::Replayed, heard::HeardEr
 #[test]
 fn a_replay_asks_for_the_same_bit_for_bit() {
     let bytes = recorded(300, "lots=2");
-    let replayed = again(&bytes, "lots=2").expect("a record");
+    let replayed = again(MAKER, &bytes, "lots=2").expect("a record");
     assert!(replayed.is_equal(), "{replayed:?}");
     assert_eq!((replayed.messages, replayed.told), (300, 300));
     assert!(replayed.orders > 5 && replayed.cancels > 3, "{replayed:?}");
     // Control: with other settings it asks for something else, and that is found at the first place.
-    let other = again(&bytes, "lots=3").expect("a record");
+    let other = again(MAKER, &bytes, "lots=3").expect("a record");
     assert!(!other.is_equal() && other.first_difference.is_some());
     assert_ne!(other.digest, replayed.digest);
+}
+
+#[test]
+fn a_strategy_in_c_asks_for_what_the_same_in_rust_asks_for() {
+    for settings in ["", "lots=2", "lots=3 offset=100 most=7", "offset=-100"] {
+        let bytes = recorded(1_000, settings);
+        let replayed = again(MAKER_C, &bytes, settings).expect("a record");
+        assert!(replayed.is_equal(), "{settings}: {replayed:?}");
+        assert!(replayed.orders > 5 && replayed.cancels > 3, "{settings}: {replayed:?}");
+        // Control: asked otherwise it answers otherwise.
+        let other = again(MAKER_C, &bytes, "lots=4 offset=200").expect("a record");
+        assert!(!other.is_equal(), "{settings}");
+    }
+    let said = |settings| started(MAKER_C, settings).failure().map(str::to_string);
+    assert_eq!(said("most=3 lots=2"), None);
+    assert_eq!(said("lots=two").as_deref(), Some("refused to start: a setting is no number"));
+    assert_eq!(said("lots=0").as_deref(), Some("refused to start: lots: 1 to 1000000"));
 }
 
 #[test]

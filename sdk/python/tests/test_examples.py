@@ -104,7 +104,7 @@ def test_maker_and_recorder_work(fairbell_exchange: LocalExchange, tmp_path: Pat
         assert fills, "its quotes were dealt at"
         said.wait_for(lambda lines: sum(" at " in line for line in lines) >= len(fills))
         # For what is on its way to the recorder, who says nothing of trades.
-        time.sleep(1)
+        time.sleep(3)
         maker.send_signal(signal.SIGINT)
         assert maker.wait(60) == 0, said.lines
         recorder.send_signal(signal.SIGINT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,34 +27,53 @@ def test_the_form_of_an_event_is_hftbacktests() -> None:
     assert event_dtype == hftbacktest.EVENT_DTYPE
 
 
+async def until(condition: Callable[[], Any]) -> None:
+    """Waits for it, half a minute at most."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "not in time"
+        await asyncio.sleep(0.02)
+
+
+def traded(data: Any) -> int:
+    """Trades that were heard."""
+    heard = data["ev"] & LOCAL == LOCAL
+    return int((heard & (data["ev"] & 0xFF == hftbacktest.TRADE)).sum())
+
+
 def test_a_recording_replays_the_market(fairbell_exchange: LocalExchange, tmp_path: Path) -> None:
     """What was traded and how the book stood, played by hftbacktest to a strategy that does nothing."""
     file = tmp_path / "gena.npz"
     seed = 19
     print(f"seed {seed}")
 
-    async def run() -> tuple[Any, Any, Any]:
+    async def run() -> tuple[Any, Any]:
         rng = random.Random(seed)
         async with fairbell_exchange.client(0) as one, fairbell_exchange.client(1) as other:
             await one.new_order("GENA", "buy", 3, "99.5")
-            recording = asyncio.ensure_future(hftbacktest.record(one, "GENA", 4.0))
-            await asyncio.sleep(0.5)
+            made = hftbacktest.Recording("GENA")
+            recording = asyncio.ensure_future(hftbacktest.record(one, "GENA", recording=made))
+            await until(lambda: made.snapshots > 0)
             for _ in range(60):
                 price = Decimal(rng.randrange(9_900, 10_100)) / 100
                 await one.new_order("GENA", rng.choice(("buy", "sell")), rng.randrange(1, 9), price)
                 await other.new_order("GENA", rng.choice(("buy", "sell")), 2, price, time_in_force="ioc")
-            made = await recording
-            made.save(file)
-            return made, await one.book("GENA"), await one.trades("GENA", 1_000)
+            # The last order of all, below all others: when its level is heard, all before it was.
+            await one.new_order("GENA", "buy", 1, "90")
+            trades = await one.trades("GENA", 1_000)
+            await until(lambda: (made.array()["px"] == 90).any() and traded(made.array()) == len(trades))
+            recording.cancel()
+            (await recording).save(file)
+            return await one.book("GENA"), trades
 
-    _, book, trades = asyncio.run(run())
+    book, trades = asyncio.run(run())
     data = np.load(file)["data"]
     validate_event_order(data)
     here = data[data["ev"] & LOCAL == LOCAL]
     assert (here["local_ts"] >= here["exch_ts"]).all()
     assert np.median(here["local_ts"] - here["exch_ts"]) < 5_000_000_000, "both are of the same day"
-    traded = here[here["ev"] & 0xFF == hftbacktest.TRADE]
-    assert sorted(traded["qty"]) == sorted(float(of.qty) for of in trades)
+    sold = here[here["ev"] & 0xFF == hftbacktest.TRADE]
+    assert sorted(sold["qty"]) == sorted(float(of.qty) for of in trades)
     asset = (
         BacktestAsset()
         .data([str(file)])

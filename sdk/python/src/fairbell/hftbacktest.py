@@ -159,9 +159,14 @@ class Recording:
         np.savez_compressed(path, data=self.array(base_latency_ns))
 
 
-async def record(client: Client, symbol: str, duration: float | None = None) -> Recording:
-    """Records an instrument for ``duration`` seconds, or until the task is cancelled."""
-    recording = Recording(symbol)
+async def record(
+    client: Client, symbol: str, duration: float | None = None, recording: Recording | None = None
+) -> Recording:
+    """Records an instrument for ``duration`` seconds, or until the task is cancelled.
+
+    :param recording: what events are added to, to be looked at meanwhile; by default a new one.
+    """
+    recording = Recording(symbol) if recording is None else recording
 
     async def follow() -> None:
         async with client.stream() as stream:
