@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use host::config::{Config, StrategyEntry};
 use host::failure::{Failure, on};
+use host::strategies::{Around, Code};
 use host::{config, files, strategies};
+use strategy::enclave::attestation::measure;
+use strategy::enclave::attestor::Attestor;
 use strategy::signature;
 
 /// Options of `fairbell strategy`.
@@ -23,11 +26,15 @@ pub enum What {
     #[command(after_help = "Examples:\n  \
         fairbell strategy key guest.key      the public key is for `key` of [[strategy]]")]
     Key(KeyArgs),
-    /// Sign a module for an account
+    /// Sign a module, or a program for an enclave, for an account
     #[command(after_help = "Examples:\n  \
         fairbell strategy sign maker.wasm --account GUEST --key guest.key\n\n\
         Writes maker.wasm.sig beside the module and prints the lines for the configuration.")]
     Sign(SignArgs),
+    /// Make the key and the certificate by which a machine attests its own enclaves, for development
+    #[command(after_help = "Examples:\n  \
+        fairbell strategy attestor attestor.key    the certificate is attestor.key.pem")]
+    Attestor(KeyArgs),
     /// Check what a configuration says of strategies: signatures, modules, and that they start
     #[command(after_help = "Examples:\n  \
         fairbell strategy check                        those of fairbell.toml\n  \
@@ -79,6 +86,7 @@ pub struct CheckArgs {
 pub fn run(args: &StrategyArgs) -> Result<(), Failure> {
     match &args.what {
         What::Key(args) => key(&args.file),
+        What::Attestor(args) => attestor(&args.file),
         What::Sign(args) => sign(args),
         What::Check(args) => check(args),
     }
@@ -108,11 +116,29 @@ fn sign(args: &SignArgs) -> Result<(), Failure> {
         args.account,
         args.module.display()
     );
+    if module.starts_with(b"\x7fELF") {
+        println!("measurement = \"{}\"", signature::hex(&measure(&module)));
+        println!("module_kib = {}", module.len().div_ceil(1 << 10));
+    }
+    Ok(())
+}
+
+fn attestor(file: &Path) -> Result<(), Failure> {
+    let certificate = PathBuf::from(format!("{}.pem", file.display()));
+    if let Some(there) = [file, &certificate].into_iter().find(|path| path.exists()) {
+        return Err(Failure::Usage(format!("{}: is there already", there.display())));
+    }
+    let now = net::Clock::start(0).now();
+    let (key, root) = Attestor::root(now).map_err(|error| on(file, error))?;
+    files::write(file, key).map_err(|error| on(file, error))?;
+    files::write(&certificate, root).map_err(|error| on(&certificate, error))?;
+    println!("[enclaves]\nroot = \"{}\"\nattestor = \"{}\"", certificate.display(), file.display());
     Ok(())
 }
 
 fn check(args: &CheckArgs) -> Result<(), Failure> {
     let config = config::read(args.config.as_deref())?;
+    let around = Around::new(&config, net::Clock::start(0))?;
     if let Some(path) = &args.module {
         let entry = StrategyEntry {
             module: path.display().to_string(),
@@ -121,40 +147,39 @@ fn check(args: &CheckArgs) -> Result<(), Failure> {
         };
         let bytes = std::fs::read(path).map_err(|error| on(path, error))?;
         let module = strategy::Module::new("module", &bytes, &entry.limits());
-        let module = module.map_err(|error| on(path, error))?;
-        return started(&config, &module, &entry, &bytes);
+        let code = Code::Module(module.map_err(|error| on(path, error))?);
+        return started((&config, &around), &code, &entry, &bytes);
     }
     if config.strategies.0.is_empty() {
         return Err(Failure::Usage("the configuration has no [[strategy]]".to_string()));
     }
     for entry in &config.strategies.0 {
-        let module = strategies::module(entry)?;
+        let code = strategies::code(entry)?;
         let path = Path::new(&entry.module);
         let bytes = std::fs::read(path).map_err(|error| on(path, error))?;
-        started(&config, &module, entry, &bytes)?;
+        started((&config, &around), &code, entry, &bytes)?;
     }
     Ok(())
 }
 
-/// Starts a module and says so.
+/// Starts a strategy and says so.
 fn started(
-    config: &Config,
-    module: &strategy::Module,
+    (config, around): (&Config, &Around),
+    code: &Code,
     entry: &StrategyEntry,
     bytes: &[u8],
 ) -> Result<(), Failure> {
-    let mut of = strategies::start(module, entry, &config.instruments())?;
+    let of = strategies::start(code, entry, (&config.instruments(), around))?;
     let account = match entry.account.as_str() {
         "" => String::new(),
         account => format!(", signed for {account}"),
     };
     println!(
-        "{}: {} bytes, SHA-256 {}{account}; starts with {} fuel of {}",
+        "{}: {} bytes, SHA-256 {}{account}; starts with {}",
         entry.module,
         bytes.len(),
         signature::digest(bytes),
-        of.program_mut().used(),
-        entry.fuel
+        of.how
     );
     Ok(())
 }

@@ -187,7 +187,13 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         let subscriptions = *plan.addresses.subscriptions.get(place)?;
         Some(strategies::EdgeDoors { gateway, subscriptions })
     };
-    let strategies = strategies::Ready::all(&config, &edge, (&args.out, clocks.of[1]))?;
+    let place = strategies::Place {
+        doors: &edge,
+        tls: host::tls::doors(&config.doors)?.map(|(_, client)| client),
+        out: &args.out,
+        clock: clocks.of[1],
+    };
+    let strategies = strategies::Ready::all(&config, &place)?;
     let seen: Vec<_> = strategies.iter().map(|one| (one.name(), one.status())).collect();
     let web_greeting = web.as_ref().map_or(String::new(), |web| format!("\n{}", web.greeting()));
     let metrics = service.as_ref().and_then(Service::address);

@@ -6,9 +6,12 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use common::{document, number};
-use strategy::{Cage, Limits, Module, Programmed, Strategy, heard};
+use host::enclave::{Bounds, Image, Trust, attested};
+use strategy::{Cage, Limits, Module, News, Program, Programmed, Strategy, heard};
+use types::InstrumentId;
 
 const GUESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../strategy/tests/guests");
 
@@ -147,6 +150,112 @@ fn strategies_trade_live_are_caged_and_ask_for_the_same_again() {
         "out/exchange.log",
     ]));
     assert_eq!(statement["reconciled"], true);
+}
+
+/// An example of the guest crate as a static program for an enclave.
+fn program(example: &str) -> PathBuf {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/strategy/Cargo.toml");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("enclaves");
+    let machine = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["rustc", "--quiet", "--locked", "--manifest-path", manifest, "--target", &machine]);
+    cargo.args(["--example", example, "--crate-type", "bin", "--target-dir"]).arg(&folder);
+    // Static, and nothing of what this test is built with.
+    cargo.env("RUSTFLAGS", "-C target-feature=+crt-static").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "none");
+    assert!(cargo.status().expect("cargo").success(), "{example} is not built");
+    folder.join(machine).join("debug/examples").join(example)
+}
+
+#[test]
+fn a_program_in_an_attested_enclave_asks_for_what_the_module_asks_for() {
+    let folder = Folder::new("enclaves");
+    let signed = |account: &str, example: &str, settings: &str, more: &str| {
+        let file = format!("{account}.enclave");
+        fs::copy(program(example), folder.0.join(&file)).expect("a copy");
+        let key = format!("{account}.key");
+        folder.text(&["strategy", "key", &key]);
+        let sign = ["strategy", "sign", &file, "--account", account, "--key", &key];
+        let lines = folder.text(&sign);
+        assert!(lines.contains("measurement = \""), "{lines}");
+        format!(
+            "{lines}settings = \"{settings}\"\nrecord = \"{account}.heard\"\nmemory_kib = 65536\n{more}"
+        )
+    };
+    let maker = "lots=1000 offset=100 most=100000";
+    let [maker_lines, loop_lines, trap_lines] = [
+        // A busy machine stops nobody: not the good one, and the bad one at its start as little.
+        signed("MAKER", "maker", maker, "answer_ms = 10000\n"),
+        signed("LOOP", "misbehave", "loop at=20", "answer_ms = 1000\nedge = 2\n"),
+        signed("TRAP", "misbehave", "trap at=20", "answer_ms = 10000\nedge = 3\n"),
+    ];
+    let accounts = ["P1", "P2", "MAKER", "LOOP", "TRAP"];
+    let enclaves = folder.text(&["strategy", "attestor", "attestor.key"]);
+    let write = |strategies: &[String], enclaves: &str| {
+        let text = config(&accounts, strategies) + enclaves;
+        fs::write(folder.0.join("venue.toml"), text).expect("a file");
+    };
+    let check = ["strategy", "check", "--config", "venue.toml"];
+    // Not believed: other code, an attestor under another root, and none at all.
+    let place = maker_lines.find("measurement = \"").expect("it is there") + 15;
+    let mut other = maker_lines.clone();
+    other.replace_range(
+        place..place + 2,
+        if &other[place..place + 2] == "00" { "11" } else { "00" },
+    );
+    write(&[other], &enclaves);
+    let why = folder.refused(&check);
+    assert!(why.contains("enclave MAKER: attestation refused: wrong measurement: "), "{why}");
+    assert_eq!(why.lines().count(), 1, "{why}");
+    write(std::slice::from_ref(&maker_lines), "");
+    assert!(folder.refused(&check).contains("this machine has no attestor"));
+    folder.text(&["strategy", "attestor", "other.key"]);
+    write(std::slice::from_ref(&maker_lines), &enclaves.replace("key.pem", "pem"));
+    fs::copy(folder.0.join("other.key.pem"), folder.0.join("attestor.pem")).expect("a copy");
+    let why = folder.refused(&check);
+    assert!(why.contains("attestation refused: wrong signer"), "{why}");
+
+    write(&[maker_lines, loop_lines, trap_lines], &enclaves);
+    let checked = folder.text(&check);
+    assert!(checked.contains("starts with an attested enclave, "), "{checked}");
+    let up = ["up", "--config", "venue.toml", "--json", "--quiet", "--rate", "2000"];
+    let rest = ["--port-base", "0", "--duration", "4s", "--out", "out"];
+    let report = document(&folder.run(&[&up[..], &rest].concat()));
+    assert_eq!(report["verdict"], "pass");
+    let notices = report["notices"].to_string();
+    for (account, why) in
+        [("LOOP", "the enclave does not answer on a book"), ("TRAP", "the enclave ended on a book")]
+    {
+        let stopped = format!("strategy {account} of {account} is stopped");
+        assert!(notices.contains(&stopped) && notices.contains(why), "{notices}");
+    }
+    // The module of the same source asks for the same, bit for bit.
+    fs::copy(Path::new(GUESTS).join("maker.wasm"), folder.0.join("MAKER.wasm")).expect("a copy");
+    let replayed = again(&folder, "MAKER", maker);
+    assert!(replayed.is_equal() && replayed.orders > 10, "{replayed:?}");
+    assert!(!again(&folder, "MAKER", "lots=1").is_equal());
+}
+
+#[test]
+fn a_program_that_does_not_answer_is_ended() {
+    let bytes = fs::read(program("misbehave")).expect("a program");
+    let image = Image::new(&bytes).expect("an executable");
+    let clock = net::Clock::start(0);
+    let trust = Trust::own(clock.now()).expect("randomness");
+    let bounds = Bounds { memory_bytes: 64 << 20, answer: Duration::from_secs(2) };
+    let expected = (image.measurement(), &bounds, clock);
+    let running = attested(&trust, &image, ("misbehave", "loop at=2"), expected);
+    let (mut running, mut answer) = (running.expect("it attests itself"), Vec::new());
+    let start = News::Start { instruments: &[], price_decimals: 4 };
+    running.tell(&start, &mut answer).expect("it starts");
+    let (now, instrument) = (clock.now(), InstrumentId(1));
+    let book = News::Book { now, instrument, bids: &[], asks: &[], held: 0, orders: &[] };
+    running.tell(&book, &mut answer).expect("it answers the first book");
+    // Control: it runs until then.
+    assert!(running.process.is_running());
+    let why = running.tell(&book, &mut answer).expect_err("it loops at the second one");
+    assert!(why.contains("the enclave does not answer on a book"), "{why}");
+    assert!(!running.process.is_running());
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub mod config;
 pub mod core;
 pub mod day;
 pub mod deployment;
+pub mod enclave;
 pub mod failure;
 pub mod feed_ring;
 pub mod files;

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use feed::{ListenerConfig, Subscriber};
 use net::{ClientTls, Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy, peer_addr};
+use strategy::enclave::attestation::Measurement;
 use strategy::heard::Opening;
 use strategy::{
     Cage, Limits, Login, Module, Programmed, Strategy, StrategyNode, StrategySettings,
@@ -26,7 +27,8 @@ use wire::moldudp;
 use wire::subscription::{Subscribed, Way};
 
 use crate::alarms::Alarms;
-use crate::config::{Config, StrategyEntry};
+use crate::config::{Config, Enclaves, StrategyEntry};
+use crate::enclave::{self, Bounds, Equalizer, Image, Trust};
 use crate::failure::{Failure, on};
 use crate::sockets::{io, udp_anywhere};
 use crate::subscriber::Session;
@@ -49,13 +51,25 @@ pub struct EdgeDoors {
     pub subscriptions: SocketAddr,
 }
 
-/// A strategy that was read and checked, and does not run yet.
+/// Where the strategies of a machine run.
+pub struct Place<'a> {
+    /// The doors of its edges, by their numbers from 1; `None`: that one is on another machine.
+    pub doors: &'a dyn Fn(u32) -> Option<EdgeDoors>,
+    /// How strategies speak with them; `None`: in clear.
+    pub tls: Option<ClientTls>,
+    /// Folder of records whose names are not absolute.
+    pub out: &'a Path,
+    /// The clock of its edges.
+    pub clock: Clock,
+}
+
+/// A strategy that was read, checked and started, and is told nothing yet.
 pub struct Ready {
     entry: StrategyEntry,
     password: String,
     instruments: Vec<Instrument>,
     orders_max: u32,
-    module: Module,
+    strategy: Box<dyn Strategy + Send>,
     doors: EdgeDoors,
     tls: Option<ClientTls>,
     clock: Clock,
@@ -63,11 +77,49 @@ pub struct Ready {
     status: Arc<Mutex<StrategyStatus>>,
 }
 
-/// Reads a module and checks its signature.
+/// What a strategy is made of.
+pub enum Code {
+    /// A module for the cage.
+    Module(Module),
+    /// A program for an enclave, and what it is expected to measure.
+    Program(Image, Measurement),
+}
+
+/// What strategies of a machine have in common.
+pub struct Around {
+    /// Whose attestations are believed; `None`: no strategy is in an enclave.
+    trust: Option<Trust>,
+    equalizer: Equalizer,
+    clock: Clock,
+}
+
+impl Around {
+    /// For the strategies of a configuration.
+    ///
+    /// # Errors
+    /// The root's certificate or the attestor's key can't be read.
+    pub fn new(config: &Config, clock: Clock) -> Result<Around, Failure> {
+        let Enclaves { root, attestor, boundary_us } = &config.enclaves;
+        let any = config.strategies.0.iter().any(|entry| entry.expected().is_some());
+        let trust = any.then(|| Trust::read(root, attestor)).transpose()?;
+        let equalizer = Equalizer::new(u64::from(*boundary_us) * Nanos::MICRO);
+        Ok(Around { trust, equalizer, clock })
+    }
+}
+
+/// A strategy that was started.
+pub struct Started {
+    /// It.
+    pub strategy: Box<dyn Strategy + Send>,
+    /// How it started, for people.
+    pub how: String,
+}
+
+/// Reads a module or a program and checks its signature.
 ///
 /// # Errors
-/// Neither can be read, the signature is not the account's, or the module is too large or no strategy.
-pub fn module(entry: &StrategyEntry) -> Result<Module, Failure> {
+/// Neither can be read, the signature is not the account's, or it is too large or no strategy.
+pub fn code(entry: &StrategyEntry) -> Result<Code, Failure> {
     let path = Path::new(&entry.module);
     let limits = entry.limits();
     let bytes = bounded(path, limits.module_bytes)?;
@@ -76,8 +128,15 @@ pub fn module(entry: &StrategyEntry) -> Result<Module, Failure> {
     let text = String::from_utf8_lossy(&text);
     signature::check(&entry.key, &text, &entry.account, &bytes)
         .map_err(|error| on(Path::new(&signed), error))?;
-    let name = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into());
-    Module::new(&name, &bytes, &limits).map_err(|error| on(path, error))
+    let name = entry.name();
+    match entry.expected() {
+        Some(expected) => Image::new(&bytes)
+            .map(|image| Code::Program(image, expected))
+            .map_err(|error| on(path, error)),
+        None => {
+            Module::new(&name, &bytes, &limits).map(Code::Module).map_err(|error| on(path, error))
+        }
+    }
 }
 
 /// The bytes of a file that may be so large.
@@ -89,44 +148,62 @@ fn bounded(path: &Path, most: usize) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| on(path, error))
 }
 
-/// Starts a module as it would be in the exchange of this configuration.
+/// Starts a strategy as it would be in the exchange of this configuration.
 ///
 /// # Errors
-/// It can't be started, or refuses its settings.
+/// It can't be started, is not believed, or refuses its settings.
 pub fn start(
-    module: &Module,
+    code: &Code,
     entry: &StrategyEntry,
-    instruments: &[Instrument],
-) -> Result<Programmed<Cage>, Failure> {
+    (instruments, around): (&[Instrument], &Around),
+) -> Result<Started, Failure> {
     let limits: Limits = entry.limits();
     let path = Path::new(&entry.module);
-    let cage = Cage::new(module, &entry.settings, &limits).map_err(|error| on(path, error))?;
-    let bounds = (limits.actions, limits.unanswered);
-    let started = Programmed::start(cage, (instruments, PRICE_DECIMALS), bounds);
-    match started.failure() {
-        Some(why) => Err(on(path, why)),
-        None => Ok(started),
+    let (bounds, told) = ((limits.actions, limits.unanswered), (instruments, PRICE_DECIMALS));
+    let right = |failure: Option<&str>| failure.map_or(Ok(()), |why| Err(on(path, why)));
+    match code {
+        Code::Module(module) => {
+            let cage = Cage::new(module, &entry.settings, &limits);
+            let cage = cage.map_err(|error| on(path, error))?;
+            let mut started = Programmed::start(cage, told, bounds);
+            right(started.failure())?;
+            let how = format!("{} fuel of {}", started.program_mut().used(), limits.fuel);
+            Ok(Started { strategy: Box::new(started), how })
+        }
+        Code::Program(image, expected) => {
+            let (clock, none) = (around.clock, || on(path, "no enclaves here"));
+            let trust = around.trust.as_ref().ok_or_else(none)?;
+            let within = Bounds {
+                memory_bytes: limits.memory_bytes,
+                answer: Duration::from_millis(entry.answer_ms.into()),
+            };
+            let name = entry.name();
+            let what = (&name[..], &entry.settings[..]);
+            let mut running = enclave::attested(trust, image, what, (expected, &within, clock))?;
+            let boundary_ns = enclave::measured(&mut running.enclave)?;
+            running.enclave.set_hold(around.equalizer.hold(boundary_ns, clock));
+            let started = Programmed::start(running, told, bounds);
+            right(started.failure())?;
+            let how = format!("an attested enclave, {} us away", boundary_ns / Nanos::MICRO);
+            Ok(Started { strategy: Box::new(started), how })
+        }
     }
 }
 
 impl Ready {
-    /// Reads and checks all strategies of a configuration whose edges, by number from 1, `doors` has; files
-    /// that are not absolute are in `out` when they are written.
+    /// Reads, checks and starts the strategies of a configuration whose edges are at a place. All boundaries of
+    /// enclaves are measured then, before anything is told.
     ///
     /// # Errors
     /// What is wrong with a module, its signature, its start or its files.
-    pub fn all(
-        config: &Config,
-        doors: &dyn Fn(u32) -> Option<EdgeDoors>,
-        (out, clock): (&Path, Clock),
-    ) -> Result<Vec<Ready>, Failure> {
+    pub fn all(config: &Config, place: &Place<'_>) -> Result<Vec<Ready>, Failure> {
         let mut ready = Vec::new();
+        let Place { out, clock, .. } = *place;
+        let around = Around::new(config, clock)?;
         for entry in &config.strategies.0 {
-            let Some(doors) = doors(entry.edge) else { continue };
+            let Some(doors) = (place.doors)(entry.edge) else { continue };
             let instruments = config.instruments();
-            let module = module(entry)?;
-            // What it says to its settings is known before anything runs.
-            start(&module, entry, &instruments)?;
+            let started = start(&code(entry)?, entry, (&instruments, &around))?;
             let record = match entry.record.as_str() {
                 "" => None,
                 name => {
@@ -139,10 +216,10 @@ impl Ready {
             ready.push(Ready {
                 password: account.map(|one| one.password.clone()).unwrap_or_default(),
                 orders_max: config.engine.open_orders_max,
-                tls: crate::tls::doors(&config.doors)?.map(|(_, client)| client),
+                tls: place.tls.clone(),
                 entry: entry.clone(),
                 instruments,
-                module,
+                strategy: started.strategy,
                 doors,
                 clock,
                 record,
@@ -154,7 +231,7 @@ impl Ready {
 
     /// Its account and module, for people.
     pub fn name(&self) -> String {
-        format!("{} of {}", self.module.name(), self.entry.account)
+        format!("{} of {}", self.entry.name(), self.entry.account)
     }
 
     /// Where it is seen how it is, while it runs and afterwards.
@@ -197,11 +274,10 @@ impl Ready {
                 Box::new(sink) as Box<dyn FnMut(&[u8]) + Send>
             }),
         };
-        let started = start(&self.module, &self.entry, &self.instruments)?;
         let channels: Vec<_> =
             told.streams.iter().map(|(name, _)| (moldudp::Session(*name), Vec::new())).collect();
         let feed = Subscriber::new(&listener(&told, self.orders_max), channels);
-        let node = StrategyNode::new(feed, Box::new(started), settings)
+        let node = StrategyNode::new(feed, self.strategy, settings)
             .map_err(|error| Failure::Usage(format!("strategy {name}: {error}")))?;
         let wait = WaitStrategy { spin_ns: 0, timer_spin_ns: 0 };
         let habits = LoopConfig { wait, ..LoopConfig::default() };

@@ -1,9 +1,8 @@
 //! The one configuration of a run: plain values with defaults, read from TOML, overridden by
 //! options of the command line.
 //!
-//! [`keys`] says what each key may be; `fairbell.toml` in the repository carries every key with its
-//! default, and a test keeps the three in step. [`Loaded`] remembers where each value came from, so
-//! that every complaint names file, line and key.
+//! [`keys`] says what each key may be; `fairbell.toml` in the repository carries every key with its default, and a test
+//! keeps the three in step. [`Loaded`] remembers where each value came from, so that every complaint names file, line and key.
 
 mod calendar;
 mod clock;
@@ -46,7 +45,7 @@ pub use overlay::Overlay;
 pub use retransmission::Retransmission;
 pub use shards::{ShardEntry, Shards};
 pub use snapshot::Snapshot;
-pub use strategies::{Strategies, StrategyEntry};
+pub use strategies::{Enclaves, Strategies, StrategyEntry};
 pub use throttles::throttle;
 
 /// Everything that can be set.
@@ -71,6 +70,8 @@ pub struct Config {
     pub journal: Journal,
     /// `[store]`
     pub store: Store,
+    /// `[enclaves]`
+    pub enclaves: Enclaves,
     /// `[telemetry]`
     pub telemetry: Telemetry,
     /// `[gateway]`

@@ -1,12 +1,31 @@
-//! `[[strategy]]`: participants' programs that run beside the receiver of an edge.
+//! `[[strategy]]`: participants' programs that run beside the receiver of an edge; `[enclaves]`: those that run in one.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use strategy::enclave::attestation::{self, Measurement};
 use strategy::{Limits, signature};
 
 use super::Config;
 use super::load::Both;
+
+/// Enclaves of this machine.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Enclaves {
+    /// File of the root's certificate, PEM; `nitro`: Amazon's.
+    pub root: String,
+    /// File of the private key of that root, PEM, by which this machine attests its enclaves itself; `none`: it does not.
+    pub attestor: String,
+    /// What the slowest boundary of the venue takes, us: no enclave of any machine hears sooner after a release.
+    pub boundary_us: u32,
+}
+
+impl Default for Enclaves {
+    fn default() -> Enclaves {
+        Enclaves { root: "nitro".to_string(), attestor: "none".to_string(), boundary_us: 0 }
+    }
+}
 
 /// One program.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -20,6 +39,12 @@ pub struct StrategyEntry {
     /// File of the signature; empty: the module's name with `.sig`.
     #[serde(default)]
     pub signature: String,
+    /// Of a program for an enclave: what it measures, 96 hexadecimal digits; empty: it is a module for the cage.
+    #[serde(default)]
+    pub measurement: String,
+    /// How long a program in an enclave may take for an answer, ms.
+    #[serde(default = "answer_ms")]
+    pub answer_ms: u32,
     /// What the program is told at its start.
     #[serde(default)]
     pub settings: String,
@@ -50,6 +75,10 @@ fn one() -> u32 {
     1
 }
 
+fn answer_ms() -> u32 {
+    1_000
+}
+
 fn fuel() -> u64 {
     Limits::default().fuel
 }
@@ -77,6 +106,8 @@ impl Default for StrategyEntry {
             module: String::new(),
             key: String::new(),
             signature: String::new(),
+            measurement: String::new(),
+            answer_ms: answer_ms(),
             settings: String::new(),
             edge: one(),
             fuel: fuel(),
@@ -99,6 +130,17 @@ impl StrategyEntry {
             unanswered: self.unanswered as usize,
             module_bytes: (self.module_kib as usize) << 10,
         }
+    }
+
+    /// What a program for an enclave has to measure; `None`: it is a module for the cage.
+    pub fn expected(&self) -> Option<Measurement> {
+        attestation::measurement(&self.measurement)
+    }
+
+    /// What people know it as: its file's name.
+    pub fn name(&self) -> String {
+        let stem = std::path::Path::new(&self.module).file_stem();
+        stem.map_or_else(String::new, |name| name.to_string_lossy().into())
     }
 
     /// The file of its signature.
@@ -151,6 +193,10 @@ pub(super) fn relations(config: &Config, both: &mut Both<'_>) {
             let why = "must be 64 hexadecimal digits, as `fairbell strategy key` prints them";
             complain("key", why.to_string());
         }
+        if !entry.measurement.is_empty() && entry.expected().is_none() {
+            let why = "must be 96 hexadecimal digits, as `fairbell strategy sign` prints them";
+            complain("measurement", why.to_string());
+        }
         if entry.edge > edges {
             let why = format!("must be at most overlay.receivers ({edges}), is {}", entry.edge);
             complain("edge", why);
@@ -184,6 +230,7 @@ mod tests {
                 good.to_string() + "edge = 10\n",
                 "strategy[0].edge: must be at most overlay.receivers",
             ),
+            (good.to_string() + "measurement = \"ab\"\n", "measurement: must be 96 hexadecimal"),
             (good.to_string() + "fuel = 0\n", "v.toml:5: strategy[0].fuel: must be 1000..="),
             (good.to_string() + "modul = 1\n", "strategy[0].modul: unknown key"),
         ] {
