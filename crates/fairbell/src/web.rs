@@ -243,8 +243,7 @@ impl Web {
         let own_tls = web::server::Tls::new(chain.as_bytes(), key.as_bytes());
         let tls = match host::tls::doors(&config.doors)? {
             Some((_, client)) => client,
-            None => ClientTls::new(credentials.authority().as_bytes(), &file.name, None)
-                .map_err(|error| Failure::Usage(format!("certificates of the cluster: {error}")))?,
+            None => credentials.participant(file)?,
         };
         let behind = Behind {
             instruments: Instruments(config.instruments()),

@@ -229,6 +229,26 @@ fn clocks_that_nobody_keeps_break_their_bound() {
 }
 
 #[test]
+fn a_strategy_at_an_edge_of_a_fleet_trades_and_asks_for_the_same_once_more() {
+    let guests = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/strategy/tests/guests");
+    let module = format!("{guests}/maker.wasm");
+    let settings = ["--strategy-settings", "lots=1000 most=100000"];
+    let args = [&["--duration", "5s", "--strategy", &module][..], &settings].concat();
+    let Some((document, _, said)) = cloud("strategy", &args) else { return };
+    exactly_once(&document);
+    let (asked, log) = (&document["strategy"], &document["strategies"]);
+    let of = |what: &serde_json::Value, key: &str| what[key].as_u64().expect("a number");
+    assert_eq!((&asked["same"], &asked["stopped_now"]), (&true.into(), &().into()), "{asked}");
+    assert!(of(asked, "messages") > 500 && of(asked, "reports") > 10, "{asked}");
+    // What it asked for is in the log under its account, beside what the others asked for.
+    assert!((10..=of(asked, "orders")).contains(&of(log, "accepted")), "{asked} {log}");
+    assert_eq!(document["told"], document["logged"], "{document}");
+    for found in ["strategy", "lost", "twice", "told", "books", "gap"] {
+        assert!(!said.contains(&format!("main: {found}: ")), "{found}: {said}");
+    }
+}
+
+#[test]
 fn shards_whose_roots_die_lose_nothing() {
     let args = ["--roots", "1", "--times", "1", "--window", "3s", "--rate", "200", "--seed", "3"];
     let args = [&["cloud", "shards", "--json"][..], &args].concat();

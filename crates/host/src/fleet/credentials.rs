@@ -361,6 +361,14 @@ impl Credentials {
         ServerTls::new(self.identity(), clients).map_err(wrong)
     }
 
+    /// TLS of a participant on this machine at the doors of edges: with no certificate of its own.
+    ///
+    /// # Errors
+    /// Certificates that are none.
+    pub fn participant(&self, file: &ClusterFile) -> Result<ClientTls, Failure> {
+        ClientTls::new(self.authority.as_bytes(), &file.name, None).map_err(wrong)
+    }
+
     /// The node's own certificate and its private key, PEM.
     pub fn own(&self) -> (&str, &str) {
         (&self.own.0, &self.own.1)

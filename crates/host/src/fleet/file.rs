@@ -641,7 +641,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// What two machines have to agree on: a digest of the cluster file, but for what is of one machine alone
-/// (`hosts`, `bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`, `root_core`, `data_plane`, `duplicate_filter`, `web`) or of whoever leads (`[plan]`, `[scale]`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[loops]`, `[memory]`, `[journal]`), and passwords: the digest
+/// (`hosts`, `bind`, `dir`, `subscribers`, `groups`, `ring`, `ring_group`, `core`, `root_core`, `data_plane`, `duplicate_filter`, `web`) or of whoever leads (`[plan]`, `[scale]`), and of all settings of a venue but those of one machine alone (`[admin]`, `[ports]`, `[flow]`, `[store]`, `[loops]`, `[memory]`, `[journal]`, `[[strategy]]`, `[enclaves]`), and passwords: the digest
 /// is told to people, and short passwords could be guessed from it. Settings that are as they are by
 /// default don't count, or a version with one more key could not be put in place of an older one, machine by
 /// machine; a version whose defaults are others speaks another version of the messages.
@@ -650,13 +650,14 @@ fn is_name(text: &str) -> bool {
 /// Never for a configuration that was read.
 pub fn venue_digest(file: &ClusterFile, config: &Config) -> Result<u64, Failure> {
     let local = ["admin", "ports", "flow", "store", "telemetry", "loops", "memory", "journal"];
+    let local = local.into_iter().chain(["strategy", "enclaves"]);
     let of = |config: &Config| {
         serde_json::to_value(config).map_err(|error| Failure::Run(error.to_string()))
     };
     let mut value = of(config)?;
     leave_out(&mut value, &of(&Config::default())?);
     if let Some(sections) = value.as_object_mut() {
-        local.iter().for_each(|section| drop(sections.remove(*section)));
+        local.for_each(|section| drop(sections.remove(section)));
     }
     let mut text = value.to_string();
     text += &format!("\n{} {} {} {}", file.name, file.id, file.session, file.midnight_ns);

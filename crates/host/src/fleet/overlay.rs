@@ -32,6 +32,7 @@ use crate::failure::Failure;
 use crate::nodes::{self, PlanesSeen};
 use crate::replica::cluster::Cluster;
 use crate::sockets::io;
+use crate::strategies;
 
 /// The snapshot server for its loop: no overlay node has this id.
 const SNAPSHOTS: NodeId = NodeId(50_000);
@@ -209,9 +210,8 @@ impl Machine<'_> {
         if stop.load(Ordering::Relaxed) {
             return Ok(());
         }
-        if !self.config.strategies.0.is_empty() {
-            told("[[strategy]]: machines of a fleet run none; participants are clients of an edge");
-        }
+        let strategies = self.strategies(clock)?;
+        let own: Vec<_> = strategies.iter().map(|one| (one.name(), one.status())).collect();
         let mut neighbours = Neighbours::of(self)?;
         let clusters = (0..self.parts.len()).map(|at| self.cluster(at, Secret([0; 32])));
         let clusters = clusters.collect::<Result<Vec<_>, _>>()?;
@@ -253,11 +253,21 @@ impl Machine<'_> {
         let loops_of = handles.clone();
         let keyed = Keyed { clock, machine: self, loops: handles };
         let (over, seen) = (&AtomicBool::new(false), &PlanesSeen::default());
+        // Strategies end first: those of a machine that is drained do not come again.
+        let leave = &AtomicBool::new(false);
         // What the links of proxies in the other loops did.
         let others: Vec<Mutex<Health>> = loops.iter().map(|_| Mutex::default()).collect();
-        thread::scope(|scope| {
+        let outcome = thread::scope(|scope| -> Result<(), Failure> {
             let (worker, others) = (handle.clone(), &others[..]);
             scope.spawn(move || jobs.serve(&worker, crate::password::work));
+            for one in strategies {
+                scope.spawn(move || {
+                    let name = format!("strategy {}", one.name());
+                    if let Err(failure) = one.run(&self.alarms, leave) {
+                        self.alarms.raise(&name, format!("{name}: {failure}"));
+                    }
+                });
+            }
             let held = endpoints.clone();
             scope.spawn(move || {
                 let set = |clusters: &[Cluster]| {
@@ -331,6 +341,7 @@ impl Machine<'_> {
                     }
                     Ok((_, FromRoot::Drain)) if drained.is_none() => {
                         drained = Some(Instant::now());
+                        leave.store(true, Ordering::Relaxed);
                         told("is drained: ends its sessions and stops");
                         Ok(())
                     }
@@ -345,7 +356,7 @@ impl Machine<'_> {
                     stop.store(true, Ordering::Relaxed);
                 }
             };
-            over.store(true, Ordering::Relaxed);
+            [leave, over].iter().for_each(|one| one.store(true, Ordering::Relaxed));
             let ended: Vec<_> = running.into_iter().map(thread::ScopedJoinHandle::join).collect();
             let written: Vec<_> = written.into_iter().map(thread::ScopedJoinHandle::join).collect();
             seen.lines().iter().for_each(|line| told(line));
@@ -354,7 +365,33 @@ impl Machine<'_> {
                 ended.map_err(|_| panicked())??;
             }
             Ok(())
-        })
+        });
+        own.iter().for_each(|(name, status)| told(&strategies::line(name, status)));
+        outcome
+    }
+
+    /// The strategies of this machine's edge, which has the number of its place among those of the file.
+    fn strategies(&self, clock: &ClockHandle) -> Result<Vec<strategies::Ready>, Failure> {
+        let own = self.file.of(NodeRole::Edge).position(|(number, _)| number == self.number);
+        let Some(own) = own.filter(|_| !self.config.strategies.0.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let at = |port| self.file.at(self.entry, port);
+        let doors = strategies::EdgeDoors {
+            gateway: at(Port::Ouch)?,
+            subscriptions: at(Port::Subscriptions)?,
+        };
+        let tls = match crate::tls::doors(&self.config.doors)? {
+            Some((_, client)) => client,
+            None => self.credentials.participant(self.file)?,
+        };
+        let place = strategies::Place {
+            doors: &|number: u32| (number as usize == own + 1).then_some(doors),
+            tls: Some(tls),
+            out: &self.options.dir,
+            clock: clock.clock,
+        };
+        strategies::Ready::all(&self.config, &place)
     }
 
     /// From now on it hears which root of a shard leads, once its key is known.

@@ -278,25 +278,11 @@ fn caged(
 
 /// Tells a module what a strategy heard live or in the simulator, and compares what it asks for.
 fn replay(args: &BacktestArgs, bytes: &[u8]) -> Result<(), Failure> {
-    let Some(path) = &args.strategy_wasm else {
+    let Some(module) = &args.strategy_wasm else {
         let why = "what a strategy heard is replayed with a module: name it with --strategy-wasm";
         return Err(Failure::Usage(format!("{}: {why}", args.file.display())));
     };
-    let mut refused = None;
-    let replayed = heard::replay(bytes, |instruments, price_decimals| {
-        match caged(path, &args.strategy_settings, (instruments, price_decimals)) {
-            Ok(caged) => Ok(Box::new(caged) as Box<dyn Strategy>),
-            Err(failure) => {
-                let why = failure.to_string();
-                refused = Some(failure);
-                Err(why)
-            }
-        }
-    });
-    if let Some(failure) = refused {
-        return Err(failure);
-    }
-    let replayed = replayed.map_err(|error| host::failure::on(&args.file, error))?;
+    let replayed = again((&args.file, bytes), module, &args.strategy_settings)?;
     if args.json {
         println!("{:#}", tell::replayed_json(&replayed));
     } else {
@@ -305,5 +291,31 @@ fn replay(args: &BacktestArgs, bytes: &[u8]) -> Result<(), Failure> {
     match replayed.is_equal() {
         true => Ok(()),
         false => Err(Failure::Run("its requests are not those of the record".to_string())),
+    }
+}
+
+/// What a module asks for when it is told the record in a file.
+///
+/// # Errors
+/// The bytes are no record, the module is none.
+pub fn again(
+    (file, bytes): (&Path, &[u8]),
+    module: &Path,
+    settings: &str,
+) -> Result<heard::Replayed, Failure> {
+    let mut refused = None;
+    let replayed = heard::replay(bytes, |instruments, price_decimals| {
+        match caged(module, settings, (instruments, price_decimals)) {
+            Ok(caged) => Ok(Box::new(caged) as Box<dyn Strategy>),
+            Err(failure) => {
+                let why = failure.to_string();
+                refused = Some(failure);
+                Err(why)
+            }
+        }
+    });
+    match refused {
+        Some(failure) => Err(failure),
+        None => replayed.map_err(|error| host::failure::on(file, error)),
     }
 }

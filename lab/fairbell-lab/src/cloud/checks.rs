@@ -105,6 +105,8 @@ pub struct Checks {
     /// What participants were told, and what the log says they should have been.
     pub told: Told,
     pub logged: Told,
+    /// What the log says to strategies at edges.
+    pub strategies: Told,
     pub books_equal: bool,
     pub books_compared: u64,
     /// Listeners that lack messages of the feed, a line each.
@@ -169,6 +171,7 @@ impl Checks {
             stray: counts.stray,
             told: Told::clients(&counts),
             logged: log.told,
+            strategies: log.strategies,
             books_equal: log.books_equal,
             books_compared: log.positions,
             feed_gaps: log.gaps,

@@ -16,7 +16,7 @@ use host::replica::node::DiskInputs;
 use net::Clock;
 use serde::Serialize;
 use telemetry::{Delivery, DeliveryLedger, LedgerConfig};
-use types::{ClockReading, FeedSeq, Input, Nanos, ShardId, Trace, TracePoint};
+use types::{AccountId, ClockReading, FeedSeq, Input, Nanos, ShardId, Trace, TracePoint};
 
 use super::site::{Sample, Site};
 use crate::drill::Told;
@@ -298,6 +298,8 @@ pub struct Log {
     pub gaps: Vec<String>,
     /// What participants should have been told.
     pub told: Told,
+    /// What strategies at edges should have been.
+    pub strategies: Told,
 }
 
 /// Replays the log on the disk of a replica, and compares its books with those that listeners built from
@@ -351,12 +353,24 @@ pub fn log_of(
         })
     });
     let gaps = gaps.collect();
-    let (told, late) = Told::log(root.engine().config().clone(), inputs());
+    let accounts = site.config.accounts.0.iter();
+    let strategies: Vec<bool> = accounts
+        .map(|of| site.config.strategies.0.iter().any(|one| one.account == of.username))
+        .collect();
+    let is_strategy =
+        |of: AccountId| strategies.get(usize::from(of.0).wrapping_sub(1)).copied().unwrap_or(false);
+    let config = || root.engine().config().clone();
+    let (told, late) = Told::log(config(), inputs(), |account| !is_strategy(account));
+    let strategies = match strategies.contains(&true) {
+        true => Told::log(config(), inputs(), is_strategy).0,
+        false => Told::default(),
+    };
     let audit = audit_with(&root, &Past { start: None, inputs: &inputs }, channels);
     let mut problems = audit.problems;
     problems.extend(audit.unequal.iter().map(|unequal| format!("{unequal:?}")));
     problems.extend(late);
-    Ok(Log { books_equal: audit.books_equal, positions: audit.positions, problems, gaps, told })
+    let (books_equal, positions) = (audit.books_equal, audit.positions);
+    Ok(Log { books_equal, positions, problems, gaps, told, strategies })
 }
 
 /// What a listener lacks of a feed whose next message is `end`.

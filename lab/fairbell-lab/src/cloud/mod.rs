@@ -19,6 +19,7 @@ mod scale;
 mod service;
 mod shards;
 mod site;
+mod strategies;
 mod web_client;
 
 use std::path::PathBuf;
@@ -45,6 +46,7 @@ use measure::{Clocks, Early};
 use participants::Participants;
 use prometheus::{Prometheus, Watched};
 use site::{Plan, Site};
+use strategies::Played;
 use web_client::WebOrders;
 
 /// Options of `fairbell-lab cloud`.
@@ -57,6 +59,8 @@ use web_client::WebOrders;
     fairbell-lab cloud --fault kill:leader@10s --fault rotate@20s --fault revoke:edge-2@30s
   \
     fairbell-lab cloud --prometheus /usr/bin/prometheus --fault kill:edge-1@10s+5s --alert FairbellDown
+  \
+    fairbell-lab cloud --strategy out/strategies/maker.wasm --strategy-settings lots=1000
   \
     fairbell-lab cloud --no-sync --duration 10s     control: clocks that nobody keeps\n  \
     fairbell-lab cloud --no-hold --duration 10s     control: nothing is held back\n\n\
@@ -134,6 +138,12 @@ pub struct CloudArgs {
     /// This alert must fire when the faults begin, and not before; again for further ones
     #[arg(long = "alert", value_name = "NAME", requires = "prometheus")]
     pub alerts: Vec<String>,
+    /// Run this module as a strategy at the last edge; what it heard there must have it ask for the same once more
+    #[arg(long, value_name = "MODULE", conflicts_with = "prometheus")]
+    pub strategy: Option<PathBuf>,
+    /// What the module is told at its start
+    #[arg(long, value_name = "TEXT", default_value = "", requires = "strategy")]
+    pub strategy_settings: String,
     /// Control: have something for this checker to find; again for further ones: lost, twice, books, gap
     #[arg(long = "control", value_name = "CHECKER", value_parser = checks::control, hide = true)]
     pub controls: Vec<Checker>,
@@ -198,6 +208,8 @@ struct Outcome {
     prometheus: Option<Watched>,
     #[serde(skip_serializing_if = "Option::is_none")]
     web_orders: Option<WebOrders>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strategy: Option<serde_json::Value>,
     /// What is wrong with that.
     #[serde(skip)]
     unwatched: Vec<String>,
@@ -414,6 +426,11 @@ fn play(
         Some(_) => with_metrics(settings, args.ipv6),
         None => settings,
     };
+    let module = args.strategy.as_deref().filter(|_| shape.name == MAIN);
+    let played = module.map(|module| Played::new(module, &args.strategy_settings, &dir));
+    let played = played.transpose()?;
+    let lines = played.as_ref().map(|played| played.lines(shape.edges));
+    let settings = settings + &lines.unwrap_or_default();
     let own = std::env::current_exe().map_err(io)?;
     let plan = Plan {
         venue: with_planes(settings, &args.planes, args.duplicate_filter),
@@ -476,6 +493,11 @@ fn play(
             .extend((lacking > 0).then(|| format!("web door: {lacking} orders have no answer")));
     }
     let (prometheus, web_orders) = watched_by.unzip();
+    let again = played.map(|played| played.again(&site, &checks.strategies)).transpose()?;
+    let strategy = again.map(|(told, complaint)| {
+        unwatched.extend(complaint);
+        told
+    });
     let errors = clocks.errors();
     let bounds = quantiles_of(&clocks.bounds());
     let window_ns = Nanos::MICRO + 2 * bounds.p50;
@@ -498,6 +520,7 @@ fn play(
         round_trip_ns: report_quantiles(&load.timings().all().summary()),
         prometheus,
         web_orders,
+        strategy,
         unwatched,
     })
 }
@@ -595,6 +618,12 @@ fn print(report: &Report) {
                 ms(service.longest_wait_ns),
                 service.reconnects_ns.len(),
                 service.reconnects_ns.iter().flatten().max().map_or(0, |ns| ms(*ns))
+            );
+        }
+        if let Some(of) = &outcome.strategy {
+            println!(
+                "  strategy: {} messages heard, {} of {} requests the same once more; {} orders in the log",
+                of["messages"], of["equal"], of["recorded"], outcome.checks.strategies.accepted
             );
         }
         if let Some(seen) = &outcome.prometheus {

@@ -4,7 +4,7 @@ use engine::replay;
 use exchange::{Audit, Ending, Expiries, audit};
 use participant::load::LoadCounts;
 use serde::Serialize;
-use types::{CancelReason, ExecutionKind, Input};
+use types::{AccountId, CancelReason, ExecutionKind, Input};
 
 use super::roots::journal;
 use super::site::Artifacts;
@@ -52,21 +52,26 @@ impl Told {
         }
     }
 
-    /// What a log's engine says to its participants, and which of it was past an order's time.
-    pub fn log(config: engine::Config, inputs: impl Iterator<Item = Input>) -> (Told, Vec<String>) {
+    /// What a log's engine says to those participants, and which of what it says to anybody was past an order's time.
+    pub fn log(
+        config: engine::Config,
+        inputs: impl Iterator<Item = Input>,
+        of: impl Fn(AccountId) -> bool,
+    ) -> (Told, Vec<String>) {
         let (mut told, mut expiries, mut wrong) =
             (Told::default(), Expiries::default(), Vec::new());
         replay(config, inputs, |_, input, _, output| {
             expiries.note(&input.command);
             for report in &output.executions {
-                match expiries.judge(report) {
-                    Ending::None => {}
-                    Ending::Expired => told.expired += 1,
-                    ending => {
-                        let (account, order) = (report.account.0, report.user_ref.0);
-                        wrong.push(format!("account {account}, order {order}: {ending:?}"));
-                    }
+                let ending = expiries.judge(report);
+                if !matches!(ending, Ending::None | Ending::Expired) {
+                    let (account, order) = (report.account.0, report.user_ref.0);
+                    wrong.push(format!("account {account}, order {order}: {ending:?}"));
                 }
+                if !of(report.account) {
+                    continue;
+                }
+                told.expired += u64::from(matches!(ending, Ending::Expired));
                 match report.kind {
                     ExecutionKind::Accepted => told.accepted += 1,
                     ExecutionKind::Replaced => told.replaced += 1,
@@ -173,7 +178,8 @@ pub fn look(artifacts: &Artifacts, config: &Config) -> Result<Findings, Failure>
         disks.array_windows().all(|[one, other]| one.is_like(other)) && roots.iter().all(same_log);
     let counts = artifacts.load.counts();
     let clients = Told::clients(&counts);
-    let (log, mut late) = Told::log(first.engine().config().clone(), first.log().records());
+    let (log, mut late) =
+        Told::log(first.engine().config().clone(), first.log().records(), |_| true);
     let Audit { books_equal, positions, mut problems, unequal, .. } =
         audit(first, artifacts.listeners().map(feed::Subscriber::channels));
     problems.extend(unequal.iter().map(|one| {

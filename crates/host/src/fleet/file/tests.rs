@@ -110,6 +110,10 @@ fn a_venue_is_told_from_another_by_what_is_not_of_one_machine() {
     };
     let usual = of(&|_| ());
     assert_eq!(usual, of(&|config| config.journal.dir = "elsewhere".to_string()));
+    // A participant's program comes to its edge without the other machines.
+    let one = crate::config::StrategyEntry::default;
+    assert_eq!(usual, of(&|config| config.strategies.0.push(one())));
+    assert_eq!(usual, of(&|config| config.enclaves.boundary_us = 7));
     assert_ne!(usual, of(&|config| config.hold.cap_ms = 7));
     let other = parse(&GOOD.replace("FB12345678", "FB12345679")).expect("good");
     assert_ne!(usual, venue_digest(&other, &Config::default()).expect("a digest"));
