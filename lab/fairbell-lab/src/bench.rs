@@ -6,11 +6,13 @@ pub mod decode;
 pub mod dedup;
 pub mod durability;
 mod echo;
+pub mod enclave;
 pub mod endless;
 pub mod fanout;
 pub mod fix;
 pub mod hop;
 pub mod journal;
+mod misbehaving;
 pub mod pipeline;
 pub mod plan;
 pub mod recovery;
@@ -64,6 +66,8 @@ pub enum Bench {
     Recovery(crate::bench::recovery::RecoveryArgs),
     /// The post-trade store fed with a generated log, beside the engine alone
     Store(crate::bench::store::StoreBenchArgs),
+    /// A participant's program in the cage, in an enclave and behind sockets; enclaves told at once and equalized
+    Enclave(crate::bench::enclave::EnclaveBenchArgs),
     /// A released message to the orders it causes: in the cage, in Rust, and as a client behind sockets
     Strategy(crate::bench::strategy::StrategyBenchArgs),
     /// A released packet to 1, 8 and 64 subscribers of an edge, beside bare sends
@@ -102,6 +106,7 @@ pub fn run(bench: &Bench) -> Result<(), Failure> {
         Bench::Endless(args) => endless::run(args),
         Bench::Recovery(args) => recovery::run(args),
         Bench::Store(args) => store::run(args),
+        Bench::Enclave(args) => enclave::run(args),
         Bench::Strategy(args) => strategy::run(args),
         Bench::Subscribers(args) => subscribers::run(args),
         Bench::Rtt(args) => rtt::run(args),

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -27,6 +27,8 @@ use types::{
 };
 use wire::itch::Encoder;
 
+use super::misbehaving::{self, Beside, Ratio};
+
 /// Options of `fairbell-lab bench strategy`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -36,6 +38,9 @@ pub struct StrategyBenchArgs {
     /// The maker of sdk/strategy/examples as a module
     #[arg(value_name = "MODULE")]
     pub module: PathBuf,
+    /// Measure the module beside the misbehaving one of sdk/strategy/examples instead
+    #[arg(long, value_name = "MODULE")]
+    pub bad: Option<PathBuf>,
     /// Messages of the feed
     #[arg(long, value_name = "N", default_value_t = 200_000,
           value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
@@ -51,11 +56,11 @@ pub struct StrategyBenchArgs {
 const ONE: InstrumentId = InstrumentId(1);
 /// Orders of the market that rest at a time.
 const RESTING: usize = 64;
-const LOTS: u32 = 2;
+pub(super) const LOTS: u32 = 2;
 /// How long the client may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn instruments() -> Vec<Instrument> {
+pub(super) fn instruments() -> Vec<Instrument> {
     vec![Instrument {
         id: ONE,
         symbol: Symbol(*b"AAA     "),
@@ -67,7 +72,7 @@ fn instruments() -> Vec<Instrument> {
 }
 
 /// The market: orders come near a price that walks, and the oldest one goes.
-fn market(messages: u64, seed: u64) -> Result<Vec<Vec<u8>>, Failure> {
+pub(super) fn market(messages: u64, seed: u64) -> Result<Vec<Vec<u8>>, Failure> {
     let encoder = Encoder::new(&instruments(), Nanos(0));
     let mut random = SplitMix64::new(seed);
     let mut middle = 1_000_000_i64;
@@ -98,7 +103,7 @@ fn market(messages: u64, seed: u64) -> Result<Vec<Vec<u8>>, Failure> {
 }
 
 /// A seat, its strategy, and the exchange's answers to what it asks for.
-struct Player {
+pub(super) struct Player {
     seat: Seat,
     strategy: Box<dyn Strategy + Send>,
     asked: Vec<Request>,
@@ -107,14 +112,19 @@ struct Player {
 }
 
 impl Player {
-    fn new(strategy: Box<dyn Strategy + Send>) -> Player {
+    pub fn new(strategy: Box<dyn Strategy + Send>) -> Player {
         let seat = Seat::new(1, 1 << 12, Some(Nanos(0)));
         let (asked, scratch) = (Vec::new(), Vec::new());
         Player { seat, strategy, asked, digest: StreamDigest::default(), scratch }
     }
 
+    /// Whether its strategy was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.strategy.failure().is_some()
+    }
+
     /// Hears a message and asks for what it wants.
-    fn hear(&mut self, number: u64, message: &[u8]) {
+    pub fn hear(&mut self, number: u64, message: &[u8]) {
         self.seat.message(0, message);
         self.seat.tell(Nanos(number), self.strategy.as_mut());
         self.asked.extend(self.seat.requests());
@@ -150,14 +160,14 @@ impl Player {
 }
 
 /// Times of one way, and the digest of what it asked for.
-struct Way {
-    name: &'static str,
-    times: Recorder,
-    digest: u64,
+pub(super) struct Way {
+    pub name: &'static str,
+    pub times: Recorder,
+    pub digest: u64,
 }
 
 /// Calls a strategy in this thread.
-fn inside(
+pub(super) fn inside(
     name: &'static str,
     strategy: Box<dyn Strategy + Send>,
     market: &[Vec<u8>],
@@ -179,7 +189,7 @@ fn inside(
 }
 
 /// A client that hears by UDP and asks by TCP, over loopback.
-fn outside(
+pub(super) fn outside(
     name: &'static str,
     strategy: Box<dyn Strategy + Send>,
     market: &[Vec<u8>],
@@ -226,14 +236,18 @@ fn outside(
     Ok(Way { name, times, digest: digest.map_err(io)? })
 }
 
+/// What a maker as a module or a program is told at its start.
+pub(super) fn settings() -> String {
+    format!("lots={LOTS} offset=100 most=1000000")
+}
+
 /// Starts a module; how long it took to read it, ns.
-fn caged(bytes: &[u8]) -> Result<(Programmed<Cage>, u64), CageError> {
+pub(super) fn caged(bytes: &[u8]) -> Result<(Programmed<Cage>, u64), CageError> {
     let limits = Limits::default();
-    let settings = format!("lots={LOTS} offset=100 most=1000000");
     let began = Instant::now();
     let module = Module::new("maker", bytes, &limits)?;
     let read_ns = began.elapsed().as_nanos() as u64;
-    let cage = Cage::new(&module, &settings, &limits)?;
+    let cage = Cage::new(&module, &settings(), &limits)?;
     let bounds = (limits.actions, limits.unanswered);
     Ok((Programmed::start(cage, (&instruments(), 4), bounds), read_ns))
 }
@@ -244,6 +258,9 @@ fn caged(bytes: &[u8]) -> Result<(Programmed<Cage>, u64), CageError> {
 /// The module is none; the three ways ask for different orders.
 pub fn run(args: &StrategyBenchArgs) -> Result<(), Failure> {
     let market = market(args.messages, args.seed)?;
+    if let Some(bad) = &args.bad {
+        return run_beside(args, bad, &market);
+    }
     let bytes = std::fs::read(&args.module).map_err(|error| on(&args.module, error))?;
     let (caged, read_ns) = caged(&bytes).map_err(|error| on(&args.module, error))?;
     let config = MakerConfig { qty: LOTS, offset: 100, lots_max: 1_000_000 };
@@ -285,6 +302,54 @@ pub fn run(args: &StrategyBenchArgs) -> Result<(), Failure> {
         true => Ok(()),
         false => Err(Failure::Run("the three ways ask for different orders".to_string())),
     }
+}
+
+/// The good module beside the bad one, in each way of misbehaving.
+fn run_beside(args: &StrategyBenchArgs, bad: &Path, market: &[Vec<u8>]) -> Result<(), Failure> {
+    let module = |path: &Path| {
+        let bytes = std::fs::read(path).map_err(|error| on(path, error))?;
+        let read = Module::new("module", &bytes, &Limits::default());
+        read.map_err(|error| on(path, error))
+    };
+    let (good, bad) = (module(&args.module)?, module(bad)?);
+    let market = market.get(..misbehaving::SLICE).unwrap_or(market);
+    let mut all = Vec::new();
+    for how in misbehaving::HOWS {
+        all.push(misbehaving::beside((&good, &bad), how, (market, args.seed))?);
+    }
+    let of = |of: &Ratio| [of.low, of.middle, of.high];
+    if args.json {
+        let one = |one: &Beside| {
+            json!({ "how": one.how, "stopped": one.stopped, "alone_p99_ns": one.p99[0],
+                    "beside_p99_ns": one.p99[1], "noise": of(&one.noise), "ratio": of(&one.ratio),
+                    "within_noise": one.is_within_noise() })
+        };
+        println!(
+            "{:#}",
+            json!({ "seed": args.seed, "beside": all.iter().map(one).collect::<Vec<_>>() })
+        );
+    } else {
+        println!(
+            "{:<10} {:>9} {:>9} {:>9}  {:<26} {:<26}",
+            "p99, us", "stopped", "alone", "beside", "alone / alone, 95 %", "beside / alone, 95 %"
+        );
+        for one in &all {
+            let text = |ratio: &Ratio| {
+                let [low, middle, high] = of(ratio);
+                format!("{middle:.3} ({low:.3} to {high:.3})")
+            };
+            let [alone, beside] = one.p99.map(|ns| ns as f64 / 1e3);
+            println!(
+                "{:<10} {:>9} {alone:>9.2} {beside:>9.2}  {:<26} {:<26} {}",
+                one.how,
+                one.stopped,
+                text(&one.noise),
+                text(&one.ratio),
+                if one.is_within_noise() { "within noise" } else { "slower" }
+            );
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
