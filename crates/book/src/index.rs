@@ -12,6 +12,10 @@
 //! than the most keys there ever were need, since lines that are not used need no cache. When they
 //! become too many, each bucket in turn shares its keys with a new one (linear hashing), one with
 //! every key that comes in: none waits for all others to be moved.
+//!
+//! The key that came last stays outside the table until the next one comes: many orders are cancelled
+//! or changed before any other order rests, and such a key is found by one comparison and never
+//! written to a bucket.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -84,11 +88,11 @@ impl Bucket {
 
     /// The entry of a key among those of its byte, and its slot.
     #[inline(always)]
-    fn find(&self, byte: u8, key: u64, orders: &Slab) -> Option<(usize, u32)> {
+    fn find(&self, byte: u8, key: u64, orders: &Slab) -> Option<(u32, u32)> {
         let mut matches = self.matches(byte);
         while matches != 0 {
-            let entry = matches.trailing_zeros() as usize;
-            let slot = self.slots[entry % 16];
+            let entry = matches.trailing_zeros();
+            let slot = self.slots[entry as usize % 16];
             if orders[slot].key == key {
                 return Some((entry, slot));
             }
@@ -110,7 +114,20 @@ pub(crate) struct Index {
     wide: usize,
     /// More keys than this need another bucket.
     enough: u32,
+    newest: Newest,
 }
+
+/// The key that was put in last, while it is in no bucket.
+#[derive(Clone, Copy, Debug)]
+struct Newest {
+    key: u64,
+    /// Slot of its order; [`NIL`]: all keys are in buckets.
+    slot: u32,
+    vacancy: Vacancy,
+}
+
+/// Stands for the bucket of a key that is in none.
+const OUTSIDE: u32 = u32::MAX;
 
 /// Where a key that is not there would go; valid until the next change.
 #[derive(Clone, Copy, Debug)]
@@ -124,15 +141,18 @@ pub(crate) struct Vacancy {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trace(pub(crate) u64);
 
-/// Where a key is; valid until the next change of the books.
+/// Where a key is; valid until the next change of the books. 16 bytes, so that it travels in registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     /// Slot of the order in the slab.
     pub(crate) slot: u32,
-    home: usize,
-    at: usize,
-    entry: usize,
+    /// Buckets: where it belongs, and where it is.
+    home: u32,
+    at: u32,
+    entry: u32,
 }
+
+const _: () = assert!(size_of::<Found>() == 16);
 
 impl Index {
     /// An empty index with room for `capacity` keys.
@@ -142,10 +162,13 @@ impl Index {
 
     fn with_seeds(capacity: u32, seeds: [u64; 2]) -> Index {
         let size = (capacity as usize / LOAD + 1).next_power_of_two();
+        assert!(size < OUTSIDE as usize, "buckets are numbered with 32 bits");
         let mut buckets = crate::huge::with_capacity(size);
         buckets.resize(size, EMPTY);
         let used = size.min(FIRST);
-        let mut index = Index { buckets, mask: size - 1, seeds, used, wide: used - 1, enough: 0 };
+        let newest = Newest { key: 0, slot: NIL, vacancy: Vacancy { home: 0, byte: 0 } };
+        let (mask, wide) = (size - 1, used - 1);
+        let mut index = Index { buckets, mask, seeds, used, wide, enough: 0, newest };
         index.set_enough();
         index
     }
@@ -201,34 +224,45 @@ impl Index {
     /// Where a key is, or where to put it.
     #[inline(always)]
     pub(crate) fn look(&self, key: u64, orders: &Slab) -> Result<Found, Vacancy> {
+        if key == self.newest.key && self.newest.slot != NIL {
+            return Ok(Found { slot: self.newest.slot, home: 0, at: OUTSIDE, entry: 0 });
+        }
         let vacancy @ Vacancy { home, byte } = self.home(key);
         let bucket = &self.buckets[home];
         if let Some((entry, slot)) = bucket.find(byte, key, orders) {
-            return Ok(Found { slot, home, at: home, entry });
+            return Ok(Found { slot, home: home as u32, at: home as u32, entry });
         }
-        if bucket.passed == 0 { Err(vacancy) } else { self.look_further(key, vacancy, orders) }
+        if bucket.passed == 0 {
+            return Err(vacancy);
+        }
+        let further = self.look_further(key, vacancy, orders);
+        if further.slot == NIL { Err(vacancy) } else { Ok(further) }
     }
 
+    /// Slot [`NIL`]: it is not there.
     #[cold]
-    fn look_further(&self, key: u64, vacancy: Vacancy, orders: &Slab) -> Result<Found, Vacancy> {
+    fn look_further(&self, key: u64, vacancy: Vacancy, orders: &Slab) -> Found {
         let Vacancy { home, byte } = vacancy;
         // In a table of few buckets some key may have passed each of them.
         for distance in 1..=self.mask {
             let at = (home + distance) & self.mask;
             if let Some((entry, slot)) = self.buckets[at].find(byte, key, orders) {
-                return Ok(Found { slot, home, at, entry });
+                return Found { slot, home: home as u32, at: at as u32, entry };
             }
             if self.buckets[at].passed == 0 {
                 break;
             }
         }
-        Err(vacancy)
+        Found { slot: NIL, home: 0, at: 0, entry: 0 }
     }
 
     /// Puts in a key that is not there; its order is in its slot already.
     #[inline(always)]
     pub(crate) fn put(&mut self, vacancy: Vacancy, slot: u32, orders: &Slab) {
-        self.place(vacancy, slot);
+        if self.newest.slot != NIL {
+            self.place(self.newest.vacancy, self.newest.slot);
+        }
+        self.newest = Newest { key: orders[slot].key, slot, vacancy };
         if orders.live() > self.enough {
             self.split(orders);
         }
@@ -247,12 +281,14 @@ impl Index {
         }
         self.used += 1;
         self.set_enough();
+        self.newest.vacancy = self.home(self.newest.key);
         let mut at = from;
         while at != to {
             for entry in 0..WIDTH {
                 let (byte, slot) = (self.buckets[at].bytes[entry], self.buckets[at].slots[entry]);
                 if byte != 0 && self.home(orders[slot].key).home == to {
-                    self.clear(Found { slot, home: from, at, entry });
+                    let (home, at, entry) = (from as u32, at as u32, entry as u32);
+                    self.clear(Found { slot, home, at, entry });
                     self.place(Vacancy { home: to, byte }, slot);
                 }
             }
@@ -286,15 +322,25 @@ impl Index {
     }
 
     /// Takes out a key that is there, with its slot.
+    #[inline(always)]
     pub(crate) fn remove(&mut self, key: u64, slot: u32) {
+        if slot == self.newest.slot {
+            self.newest.slot = NIL;
+            return;
+        }
+        self.remove_placed(key, slot);
+    }
+
+    #[inline(never)]
+    fn remove_placed(&mut self, key: u64, slot: u32) {
         let Vacancy { home, byte } = self.home(key);
         let mut at = home;
         loop {
             let mut matches = self.buckets[at].matches(byte);
             while matches != 0 {
-                let entry = matches.trailing_zeros() as usize;
-                if self.buckets[at].slots[entry % 16] == slot {
-                    return self.clear(Found { slot, home, at, entry });
+                let entry = matches.trailing_zeros();
+                if self.buckets[at].slots[entry as usize % 16] == slot {
+                    return self.clear(Found { slot, home: home as u32, at: at as u32, entry });
                 }
                 matches &= matches - 1;
             }
@@ -306,11 +352,16 @@ impl Index {
     /// Takes out a key that was just found.
     #[inline(always)]
     pub(crate) fn clear(&mut self, found: Found) {
-        let bucket = &mut self.buckets[found.at];
-        bucket.bytes[found.entry % 16] = 0;
-        bucket.slots[found.entry % 16] = NIL;
-        let mut passed = found.home;
-        while passed != found.at {
+        if found.at == OUTSIDE {
+            self.newest.slot = NIL;
+            return;
+        }
+        let (at, entry) = (found.at as usize, found.entry as usize % 16);
+        let bucket = &mut self.buckets[at];
+        bucket.bytes[entry] = 0;
+        bucket.slots[entry] = NIL;
+        let mut passed = found.home as usize;
+        while passed != at {
             self.buckets[passed].passed -= 1;
             passed = (passed + 1) & self.mask;
         }
@@ -369,6 +420,35 @@ mod tests {
             let empty = |b: &Bucket| (b.bytes, b.passed, b.slots) == ([0; WIDTH], 0, [NIL; WIDTH]);
             prop_assert!(index.buckets.iter().all(empty));
         }
+    }
+
+    #[test]
+    fn the_key_that_came_last_is_in_no_bucket_until_the_next_comes() {
+        fn enter(index: &mut Index, slab: &mut Slab, key: u64) -> u32 {
+            let vacancy = index.look(key, slab).expect_err("a new key");
+            let slot = slab.take();
+            slab[slot] = Order::new(0, 1, &NewOrder::limit(key, Side::Buy, Price(1), 1));
+            index.put(vacancy, slot, slab);
+            slot
+        }
+        fn placed(index: &Index) -> usize {
+            index.buckets.iter().flat_map(|b| b.bytes).filter(|&byte| byte != 0).count()
+        }
+        let (mut slab, mut index) = (Slab::new(8), Index::with_seeds(8, [3, 5]));
+        let first = enter(&mut index, &mut slab, 0);
+        assert_eq!((placed(&index), index.find(0, &slab)), (0, Some(first)), "key 0 is a key, too");
+        let second = enter(&mut index, &mut slab, 7);
+        assert_eq!((placed(&index), index.find(0, &slab)), (1, Some(first)));
+        index.remove(7, second);
+        slab.remove(second);
+        assert_eq!((placed(&index), index.find(7, &slab)), (1, None), "it is gone");
+        enter(&mut index, &mut slab, 9);
+        assert_eq!(placed(&index), 1, "there was none to be placed");
+        let found = index.look(9, &slab).expect("it is there");
+        index.clear(found);
+        assert_eq!((placed(&index), index.find(9, &slab)), (1, None));
+        index.remove(0, first);
+        assert_eq!((placed(&index), index.find(0, &slab)), (0, None), "from its bucket");
     }
 
     /// Keys that count upwards, as clients do, and keys from anywhere.
