@@ -9,16 +9,20 @@
 //! that comes again, until it is one of too many such *spare* pages and was not used for long:
 //! memory follows the number of levels and not the range of prices. Where prices swing, pages become spare
 //! and have levels again with every order; so spare ones wait in a queue that a page does not leave when it
-//! gets a level, but when its turn comes to be used for other prices and it is found to have one.
+//! gets a level, but when its turn comes to be used for other prices and it is found to have one; and a level
+//! enters its page only when the next one is made (see [`pending`]).
 
 mod check;
+mod pending;
 mod queue;
+mod walk;
 
 use types::{Side, TickTable};
 
 use crate::order::{NIL, NOWHERE};
 use crate::page_index::PageIndex;
 
+use pending::Pending;
 pub(crate) use queue::Queue;
 
 /// Spare pages kept before one of them is used for other prices.
@@ -49,13 +53,15 @@ fn select_price(condition: bool, yes: i64, no: i64) -> i64 {
 pub(crate) struct Level {
     /// The displayed orders, in order of time.
     pub(crate) queue: Queue,
-    /// Lots open and displayed, of all its orders.
+    /// Lots open, of all its orders.
     pub(crate) open: u64,
-    pub(crate) shown: u64,
     /// Number of orders, hidden ones included.
     pub(crate) orders: u32,
     /// Page that the level is on.
     page: u32,
+    /// Lots displayed, of all its orders. Not beside `open`: read as one what was just written as two, they
+    /// would have to wait for the cache.
+    pub(crate) shown: u64,
 }
 
 const _: () = assert!(size_of::<Level>() == 32);
@@ -98,6 +104,7 @@ pub(crate) struct Ladder {
     next_place: u32,
     next_key: u64,
     next_price: i64,
+    pending: Pending,
     /// Levels in use, and how many may be.
     pub(crate) levels: u32,
     pub(crate) capacity: u32,
@@ -142,6 +149,7 @@ impl Ladder {
             next_place: NOWHERE,
             next_key: 0,
             next_price: 0,
+            pending: Pending::NONE,
             levels: 0,
             capacity,
             magic: u64::MAX / unit as u64,
@@ -237,6 +245,9 @@ impl Ladder {
 
     /// The place of the level with this key, if it has orders.
     pub(crate) fn find(&self, key: u64) -> Option<u32> {
+        if key == self.pending.key && key != 0 {
+            return Some(self.pending.place);
+        }
         let page = self.pages.get(self.page_index.find((key >> 6) as u32) as usize)?;
         let bit = (key & 63) as u32;
         (page.occupied >> bit & 1 == 1).then(|| page.place(bit))
@@ -251,43 +262,55 @@ impl Ladder {
     /// one is empty: the caller adds an order at once, a displayed one if `displayed`.
     #[inline(always)]
     pub(crate) fn find_or_make(&mut self, key: u64, displayed: bool) -> Option<u32> {
+        if key == self.pending.key {
+            return Some(self.pending.place);
+        }
         let page = self.find_page((key >> 6) as u32);
         let Some(data) = self.pages.get_mut(page as usize) else {
-            return self.make_with_page(key, displayed);
+            return self.make_with_page(key);
         };
         let bit = (key & 63) as u32;
         if data.occupied >> bit & 1 == 1 {
             data.displayed |= u64::from(displayed) << bit;
             return Some(data.place(bit));
         }
-        self.make(key, page, displayed)
+        self.make(key, page)
     }
 
     #[cold]
-    fn make_with_page(&mut self, key: u64, displayed: bool) -> Option<u32> {
+    fn make_with_page(&mut self, key: u64) -> Option<u32> {
         if self.levels == self.capacity {
             return None;
         }
+        // Its page may be without any other level, and is not to be used for other prices.
+        self.settle_pending();
         let page = self.make_page((key >> 6) as u32);
-        self.make(key, page, displayed)
+        self.make(key, page)
     }
 
-    /// Makes the level with this key in its page; without a branch on whether it is the first of its page
-    /// or the best of its side, which nobody could predict where prices swing.
+    /// Makes the level with this key in its page, pending.
     #[inline(never)]
-    fn make(&mut self, key: u64, page: u32, displayed: bool) -> Option<u32> {
+    fn make(&mut self, key: u64, page: u32) -> Option<u32> {
         if self.levels == self.capacity {
             return None;
         }
-        let bit = (key & 63) as u32;
-        let place = self.take_level(page) << 6 | bit;
-        let data = &mut self.pages[page as usize];
-        data.places[bit as usize] = place;
-        self.spares -= u32::from(data.occupied == 0);
-        data.occupied |= 1 << bit;
-        data.displayed |= u64::from(displayed) << bit;
-        self.page_index.occupy(data.chapter, data.number);
+        if self.pending.key != 0 {
+            self.settle_pending();
+        }
+        let place = self.take_level(page) << 6 | (key & 63) as u32;
+        self.pending = Pending { key, place };
         self.levels += 1;
+        // Where the next one is known, most levels are worse than that: this branch is mostly foreseen.
+        if key > self.next_key {
+            self.rank(key, place);
+        }
+        Some(place)
+    }
+
+    /// A level was made that may be the best of its side or the next one: without a branch, which nobody could
+    /// predict where prices swing.
+    #[inline(always)]
+    fn rank(&mut self, key: u64, place: u32) {
         let (better, price) = (key > self.best_key, self.price(key));
         let (best_key, best_place, best_price) = (self.best_key, self.best_place, self.best_price);
         self.best_key = best_key.max(key);
@@ -300,7 +323,6 @@ impl Ladder {
         self.next_place = select(next, select(better, best_place, place), self.next_place);
         let other = select_price(better, best_price, price);
         self.next_price = select_price(next, other, self.next_price);
-        Some(place)
     }
 
     /// An empty level in this page.
@@ -394,8 +416,16 @@ impl Ladder {
     }
 
     /// Settles the bits of a level that shows nothing any more, and removes it when it is empty.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn undisplay(&mut self, place: u32) {
+        match place == self.pending.place {
+            true => self.undisplay_pending(),
+            false => self.undisplay_settled(place),
+        }
+    }
+
+    #[inline(never)]
+    fn undisplay_settled(&mut self, place: u32) {
         let level = &self.list[(place >> 6) as usize];
         let at = level.page;
         let page = &mut self.pages[at as usize];
@@ -408,11 +438,21 @@ impl Ladder {
         page.used |= left == 0;
         let queued = page.queued;
         debug_assert!(level.queue == Queue::EMPTY, "an empty level has a queue");
-        self.levels -= 1;
         self.spares += u32::from(left == 0);
+        self.forget_best(place, at);
+        self.page_index.vacate(chapter, number, left == 0);
+        if (left == 0) & !queued {
+            self.queue_spare(at);
+        }
+        self.free_level(place);
+    }
+
+    /// The level at a place of this page is empty: it is not the best nor the next one any more.
+    #[inline(always)]
+    fn forget_best(&mut self, place: u32, page: u32) {
         if place == self.best_place {
             if self.next_key == 0 {
-                self.find_next(at);
+                self.find_next(page);
             }
             (self.best_key, self.best_place, self.best_price) =
                 (self.next_key, self.next_place, self.next_price);
@@ -420,10 +460,12 @@ impl Ladder {
         } else if place == self.next_place {
             self.next_key = 0;
         }
-        self.page_index.vacate(chapter, number, left == 0);
-        if (left == 0) & !queued {
-            self.queue_spare(at);
-        }
+    }
+
+    /// An empty level may be taken for another price.
+    #[inline(always)]
+    fn free_level(&mut self, place: u32) {
+        self.levels -= 1;
         self.level_mut(place).queue.head = self.free;
         self.free = place >> 6;
     }
@@ -434,7 +476,10 @@ impl Ladder {
         let Page { chapter, number, .. } = self.pages[page as usize];
         let found =
             self.best_of(page).or_else(|| self.best_of(self.page_index.worse(chapter, number)?));
-        let (key, place) = found.unwrap_or((0, NOWHERE));
+        let (mut key, mut place) = found.unwrap_or((0, NOWHERE));
+        if self.pending.key > key {
+            Pending { key, place } = self.pending;
+        }
         let price = if key == 0 { 0 } else { self.price(key) };
         (self.next_key, self.next_place, self.next_price) = (key, place, price);
     }
@@ -449,31 +494,10 @@ impl Ladder {
 
     /// Marks a level as displaying lots.
     pub(crate) fn display(&mut self, place: u32) {
-        let page = self.level(place).page;
-        self.pages[page as usize].displayed |= 1 << (place & 63);
-    }
-
-    /// The next level with a smaller key.
-    #[inline]
-    pub(crate) fn worse(&self, place: u32) -> Option<u32> {
-        let page = self.page_at(place);
-        let bits = page.occupied & ((1 << (place & 63)) - 1);
-        if bits != 0 {
-            return Some(page.place(bits.ilog2()));
+        if place != self.pending.place {
+            let page = self.level(place).page;
+            self.pages[page as usize].displayed |= 1 << (place & 63);
         }
-        let worse = &self.pages[self.page_index.worse(page.chapter, page.number)? as usize];
-        Some(worse.place(worse.occupied.checked_ilog2()?))
-    }
-
-    /// The next level with a larger key.
-    pub(crate) fn better(&self, place: u32) -> Option<u32> {
-        let page = self.page_at(place);
-        let bits = page.occupied & (u64::MAX << (place & 63)) << 1;
-        if bits != 0 {
-            return Some(page.place(bits.trailing_zeros()));
-        }
-        let better = &self.pages[self.page_index.better(page.chapter, page.number)? as usize];
-        Some(better.place(better.occupied.trailing_zeros()))
     }
 
     /// Slot of the best occupied level; `None`: the side is empty.
@@ -481,23 +505,11 @@ impl Ladder {
         (self.best_key != 0).then_some(self.best_place)
     }
 
-    /// Slot of the worst occupied level; `None`: the side is empty.
-    pub(crate) fn worst(&self) -> Option<u32> {
-        let page = &self.pages[self.page_index.worst()? as usize];
-        Some(page.place(page.occupied.trailing_zeros()))
-    }
-
-    /// The best level that displays lots.
-    pub(crate) fn best_displayed(&self) -> Option<u32> {
-        let mut page = self.page_at(self.best()?);
-        while page.displayed == 0 {
-            page = &self.pages[self.page_index.worse(page.chapter, page.number)? as usize];
-        }
-        Some(page.place(page.displayed.ilog2()))
-    }
-
-    /// Whether a level is marked as displaying lots.
+    /// Whether a level is marked as displaying lots; a pending one needs no mark.
     pub(crate) fn is_displayed(&self, place: u32) -> bool {
+        if place == self.pending.place {
+            return self.level(place).shown != 0;
+        }
         self.page_at(place).displayed >> (place & 63) & 1 == 1
     }
 
@@ -569,6 +581,7 @@ mod tests {
                         None => prop_assert_eq!(map.len(), 24),
                         Some(place) => {
                             ladder.level_mut(place).orders = 1;
+                            ladder.level_mut(place).shown = 1 - near % 2;
                             map.insert(key, place);
                         }
                     },
@@ -578,7 +591,7 @@ mod tests {
                         prop_assert_eq!(ladder.is_displayed(place), shown);
                     }
                     (false, Some(place)) => {
-                        ladder.level_mut(place).orders = 0;
+                        (ladder.level_mut(place).orders, ladder.level_mut(place).shown) = (0, 0);
                         ladder.undisplay(place);
                         map.remove(&key);
                     }

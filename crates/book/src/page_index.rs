@@ -218,13 +218,29 @@ impl PageIndex {
     #[inline(never)]
     fn link(&mut self, volume: u32) {
         let number = self.volumes[volume as usize].number;
-        let at = self.directory.partition_point(|&(other, _)| other < number);
-        let worse = if at == 0 { NOWHERE } else { self.directory[at - 1].1 };
-        let better = self.directory.get(at).map_or(NOWHERE, |&(_, volume)| volume);
+        let (at, [worse, better]) = self.neighbours(number);
         let data = &mut self.volumes[volume as usize];
         (data.better, data.worse, data.linked) = (better, worse, true);
         self.join(worse, better, volume, volume);
         self.directory.insert(at, (number, volume));
+    }
+
+    /// Where in the directory a volume of this number, which is not linked, would be, and the linked ones
+    /// next to that place, smaller and larger.
+    fn neighbours(&self, number: u32) -> (usize, [u32; 2]) {
+        let at = self.directory.partition_point(|&(other, _)| other < number);
+        let worse = if at == 0 { NOWHERE } else { self.directory[at - 1].1 };
+        let better = self.directory.get(at).map_or(NOWHERE, |&(_, volume)| volume);
+        (at, [worse, better])
+    }
+
+    /// The linked volumes next to one, smaller and larger.
+    #[inline(always)]
+    fn neighbours_of(&self, volume: &Volume) -> [u32; 2] {
+        match volume.linked {
+            true => [volume.worse, volume.better],
+            false => self.neighbours(volume.number).1,
+        }
     }
 
     #[inline(never)]
@@ -258,7 +274,8 @@ impl PageIndex {
         let mut volume = &self.volumes[data.volume as usize];
         let mut bits = volume.occupied & ((1 << (number >> 6 & 63)) - 1);
         while bits == 0 {
-            volume = self.volumes.get(volume.worse as usize)?;
+            let [worse, _] = self.neighbours_of(volume);
+            volume = self.volumes.get(worse as usize)?;
             bits = volume.occupied;
         }
         let data = &self.list[volume.chapters[bits.ilog2() as usize] as usize];
@@ -275,7 +292,8 @@ impl PageIndex {
         let mut volume = &self.volumes[data.volume as usize];
         let mut bits = volume.occupied & (u64::MAX << (number >> 6 & 63)) << 1;
         while bits == 0 {
-            volume = self.volumes.get(volume.better as usize)?;
+            let [_, better] = self.neighbours_of(volume);
+            volume = self.volumes.get(better as usize)?;
             bits = volume.occupied;
         }
         let data = &self.list[volume.chapters[(bits.trailing_zeros() & 63) as usize] as usize];
