@@ -109,6 +109,47 @@ pub struct Report {
     pub reserved3: u64,
 }
 
+impl Report {
+    /// The report whose bytes are these words. It is stored 16 bytes at a time: a queue copies it at once,
+    /// and would wait for what was stored in smaller parts.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(crate) fn of_words(words: [u64; 8]) -> Report {
+        use std::arch::x86_64::{__m128i, _mm_set_epi64x, _mm_storeu_si128};
+        let mut report = std::mem::MaybeUninit::<Report>::uninit();
+        let to = report.as_mut_ptr().cast::<__m128i>();
+        for (at, [low, high]) in words.as_chunks::<2>().0.iter().enumerate() {
+            // SAFETY: a report is 64 bytes, four of these; every x86-64 processor has SSE2.
+            unsafe { _mm_storeu_si128(to.add(at), _mm_set_epi64x(*high as i64, *low as i64)) };
+        }
+        // SAFETY: all 64 bytes were written, and every bit pattern is a report.
+        unsafe { report.assume_init() }
+    }
+
+    /// The report whose bytes are these words.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn of_words(words: [u64; 8]) -> Report {
+        let [first, sequence_number, order_id, price, quantity, maker_order_id, taker_order_id, _] =
+            words;
+        let (kind, side) = (first as u8, (first >> 8) as u8);
+        let (price_ticks, quantity) = (price as i64, quantity as u32);
+        let (reserved, reserved2, reserved3) = ([0; 6], 0, 0);
+        Report {
+            kind,
+            side,
+            reserved,
+            sequence_number,
+            order_id,
+            price_ticks,
+            quantity,
+            reserved2,
+            maker_order_id,
+            taker_order_id,
+            reserved3,
+        }
+    }
+}
+
 /// A queue of reports between two threads: one pushes, one drains.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -131,6 +172,7 @@ const _: () = {
     assert!(size_of::<Report>() == 64 && size_of::<Transport>() == 5 * size_of::<usize>());
     assert!(std::mem::offset_of!(Message, words) == 8);
     assert!(std::mem::offset_of!(NewMessage, side) == 28);
+    assert!(std::mem::offset_of!(Report, quantity) == 32);
     assert!(std::mem::offset_of!(Report, maker_order_id) == 40);
 };
 

@@ -30,7 +30,7 @@ pub use abi::{
     CANCEL_ACK, CANCEL_REJECT, CancelMessage, MODIFY_ACK, MODIFY_REJECT, Message, ModifyMessage,
     NewMessage, ORDER_ACK, Report, TRADE, Transport,
 };
-use referee::{Outlet, Pusher, Referee};
+use referee::{Outlet, Push, Pusher, Referee};
 use ring::{Producer, Ring};
 
 /// The engine that `engine_init` makes, kept until `engine_shutdown`.
@@ -39,36 +39,39 @@ struct Engine {
     out: Out,
 }
 
-/// Somebody else's push, with its handle.
-type Push = Box<dyn FnMut(&Report)>;
+/// Somebody else's queue.
+struct Foreign {
+    push: Option<unsafe extern "C" fn(handle: *mut c_void, report: *const Report) -> i32>,
+    handle: *mut c_void,
+}
+
+impl Push for Foreign {
+    #[inline(always)]
+    fn push(&mut self, report: &Report) {
+        let Some(push) = self.push else { return };
+        // SAFETY: who called engine_init said that the handle is of this push and lives until
+        // engine_shutdown; the report outlives the call.
+        while unsafe { push(self.handle, report) } == 0 {
+            std::hint::spin_loop();
+        }
+    }
+}
 
 /// Where reports go: our own ring, or somebody else's queue.
 enum Out {
     Ring(Producer),
-    Pushed(Pusher<Push>),
+    Pushed(Pusher<Foreign>),
 }
 
-impl Outlet for Out {
-    #[inline(always)]
-    fn report(&mut self, kind: u8, side: u8, sequence: u64, order_id: u64, price: i64, qty: u32) {
-        match self {
-            Out::Ring(out) => out.report(kind, side, sequence, order_id, price, qty),
-            Out::Pushed(out) => out.report(kind, side, sequence, order_id, price, qty),
+/// Calls the engine with its way out, which is known of what kind it is before the call.
+macro_rules! with_engine {
+    ($engine:ident, $referee:ident, $out:ident => $call:expr) => {{
+        let Engine { referee: $referee, out } = $engine;
+        match out {
+            Out::Ring($out) => $call,
+            Out::Pushed($out) => $call,
         }
-    }
-
-    #[inline(always)]
-    fn message_done(&mut self) {
-        if let Out::Ring(out) = self {
-            out.message_done();
-        }
-    }
-
-    fn flush(&mut self) {
-        if let Out::Ring(out) = self {
-            out.flush();
-        }
-    }
+    }};
 }
 
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(ptr::null_mut());
@@ -116,14 +119,7 @@ pub unsafe extern "C" fn engine_init(
     } else {
         // SAFETY: the caller says that the pointer is null or points to a transport.
         let push = unsafe { transport.as_ref() }.and_then(|transport| transport.push);
-        Out::Pushed(Pusher::new(Box::new(move |report: &Report| {
-            let Some(push) = push else { return };
-            // SAFETY: the caller says that the handle is of this transport and lives until
-            // engine_shutdown; the report outlives the call.
-            while unsafe { push(report_sink, report) } == 0 {
-                std::hint::spin_loop();
-            }
-        })))
+        Out::Pushed(Pusher::new(Foreign { push, handle: report_sink }))
     };
     let engine = Box::new(Engine { referee: Referee::new(), out });
     ENGINE.store(Box::into_raw(engine), Ordering::Relaxed);
@@ -149,7 +145,7 @@ pub extern "C" fn engine_shutdown() {
 pub unsafe extern "C" fn engine_on_new_order(order: *const NewMessage) {
     // SAFETY: the caller says that it is null or points to a message.
     if let (Some(engine), Some(order)) = (engine(), unsafe { order.as_ref() }) {
-        engine.referee.new_order(order, &mut engine.out);
+        with_engine!(engine, referee, out => referee.new_order(order, out));
     }
 }
 
@@ -161,7 +157,7 @@ pub unsafe extern "C" fn engine_on_new_order(order: *const NewMessage) {
 pub unsafe extern "C" fn engine_on_cancel(cancel: *const CancelMessage) {
     // SAFETY: the caller says that it is null or points to a message.
     if let (Some(engine), Some(cancel)) = (engine(), unsafe { cancel.as_ref() }) {
-        engine.referee.cancel(cancel, &mut engine.out);
+        with_engine!(engine, referee, out => referee.cancel(cancel, out));
     }
 }
 
@@ -174,7 +170,7 @@ pub unsafe extern "C" fn engine_on_cancel(cancel: *const CancelMessage) {
 pub unsafe extern "C" fn engine_on_modify(modify: *const ModifyMessage) {
     // SAFETY: the caller says that it is null or points to a message.
     if let (Some(engine), Some(modify)) = (engine(), unsafe { modify.as_ref() }) {
-        engine.referee.modify(modify, &mut engine.out);
+        with_engine!(engine, referee, out => referee.modify(modify, out));
     }
 }
 
@@ -190,7 +186,7 @@ pub unsafe extern "C" fn engine_on_batch(messages: *const Message, count: u32) {
     // SAFETY: the caller says that so many messages are there; every bit pattern is one.
     let messages = unsafe { std::slice::from_raw_parts(messages, count as usize) };
     if let Some(engine) = engine() {
-        engine.referee.batch(messages, &mut engine.out);
+        with_engine!(engine, referee, out => referee.batch(messages, out));
     }
 }
 
@@ -198,7 +194,7 @@ pub unsafe extern "C" fn engine_on_batch(messages: *const Message, count: u32) {
 #[unsafe(no_mangle)]
 pub extern "C" fn engine_flush() {
     if let Some(engine) = engine() {
-        engine.out.flush();
+        with_engine!(engine, _referee, out => out.flush());
     }
 }
 

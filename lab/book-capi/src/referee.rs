@@ -44,35 +44,42 @@ impl Outlet for Producer {
     }
 }
 
-/// Hands whole reports to a function, like the push of somebody else's queue.
-pub(crate) struct Pusher<F> {
-    push: F,
+/// Takes whole reports, like somebody else's queue.
+pub(crate) trait Push {
+    /// Takes one report.
+    fn push(&mut self, report: &Report);
+}
+
+impl<F: FnMut(&Report)> Push for F {
+    fn push(&mut self, report: &Report) {
+        self(report);
+    }
+}
+
+/// Hands whole reports on.
+pub(crate) struct Pusher<P> {
+    push: P,
     taker: u64,
 }
 
-impl<F: FnMut(&Report)> Pusher<F> {
-    pub(crate) fn new(push: F) -> Pusher<F> {
+impl<P: Push> Pusher<P> {
+    pub(crate) fn new(push: P) -> Pusher<P> {
         Pusher { push, taker: 0 }
     }
 }
 
-impl<F: FnMut(&Report)> Outlet for Pusher<F> {
+impl<P: Push> Outlet for Pusher<P> {
+    #[inline(always)]
     fn report(&mut self, kind: u8, side: u8, sequence: u64, order_id: u64, price: i64, qty: u32) {
-        let mut report = Report {
-            kind,
-            side,
-            sequence_number: sequence,
-            order_id,
-            price_ticks: price,
-            quantity: qty,
-            ..Report::default()
-        };
+        let (mut maker, mut taker) = (0, 0);
         if kind == TRADE {
-            (report.maker_order_id, report.taker_order_id) = (order_id, self.taker);
+            (maker, taker) = (order_id, self.taker);
         } else {
             self.taker = order_id;
         }
-        (self.push)(&report);
+        let first = u64::from(kind) | u64::from(side) << 8;
+        let words = [first, sequence, order_id, price as u64, qty.into(), maker, taker, 0];
+        self.push.push(&Report::of_words(words));
     }
 
     fn message_done(&mut self) {}
