@@ -363,7 +363,9 @@ impl Pipeline {
         let grant = Command { user_ref: nonce, ..Command::new(CommandKind::GrantIncarnation) };
         pipeline.operate(GatewayId(1), grant)?;
         pipeline.source.incarnation = Incarnation(1);
-        pipeline.out.clear();
+        // Nobody is told of the start.
+        pipeline.bytes.iter_mut().for_each(Vec::clear);
+        pipeline.messages = [0; 2];
         Ok(pipeline)
     }
 
@@ -394,7 +396,8 @@ impl Pipeline {
         Some(&mut input.command)
     }
 
-    /// Has the engine apply what is sequenced; its output collects.
+    /// Has the engine apply what is sequenced; what follows from an input is encoded at once, as the live
+    /// root does: which messages these are, the processor has just been taught.
     fn apply(&mut self) -> Result<(), Failure> {
         if let Some(log) = &mut self.log {
             log.clear();
@@ -404,9 +407,21 @@ impl Pipeline {
             }
             black_box(log);
         }
-        self.engine.apply_all(&self.inputs, &mut self.out, |_, _, _, _| {});
-        self.inputs.clear();
-        Ok(())
+        let Pipeline { engine, inputs, out, feed, private, bytes, messages, now, .. } = self;
+        let [public, told] = bytes;
+        let mut written = Ok(());
+        engine.apply_all(inputs.iter(), out, |_, _, _, out| {
+            let encoded = feed.encode_all(&out.market, *now, public);
+            let encoded = encoded.and_then(|()| private.encode_reports(&out.executions, told));
+            if encoded.is_err() {
+                written = encoded;
+            }
+            messages[0] += out.market.len() as u64;
+            messages[1] += out.executions.len() as u64;
+            out.clear();
+        });
+        inputs.clear();
+        written.map_err(unwritable)
     }
 
     /// Has the engine apply one command.
@@ -431,7 +446,7 @@ impl Pipeline {
                 self.decode(account, message)?;
             }
             self.apply()?;
-            self.publish()?;
+            self.hash();
         }
         Ok(())
     }
@@ -453,19 +468,12 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Encodes and hashes what has collected.
-    fn publish(&mut self) -> Result<(), Failure> {
-        let [feed, private] = &mut self.bytes;
-        self.feed.encode_all(&self.out.market, self.now, feed).map_err(unwritable)?;
-        self.private.encode_reports(&self.out.executions, private).map_err(unwritable)?;
-        self.messages[0] += self.out.market.len() as u64;
-        self.messages[1] += self.out.executions.len() as u64;
-        self.out.clear();
+    /// Hashes the bytes that have collected.
+    fn hash(&mut self) {
         for (bytes, hash) in self.bytes.iter_mut().zip(&mut self.hashes) {
             hash.fold(bytes);
             bytes.clear();
         }
-        Ok(())
     }
 }
 
