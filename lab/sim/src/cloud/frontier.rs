@@ -22,25 +22,29 @@ use super::{
 /// The paper's estimator, whose release OML is what others are compared with.
 const PAPER: Kind = Kind::MaxOfPercentiles(950);
 /// Estimators of each curve: what a deployment chooses by `hold.estimator` and `hold.target_percent`.
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     PAPER,
     Kind::OfMaximum(800),
     Kind::OfMaximum(900),
     Kind::OfMaximum(950),
     Kind::OfMaximum(970),
     BAR,
+    Kind::OfMaximum(990),
     Kind::OfMaximum(995),
     Kind::OneBit(950),
     Kind::OneBit(990),
 ];
-/// The one that the demand is made of, and its place among [`KINDS`].
-const BAR: Kind = Kind::OfMaximum(990);
+/// The one that the demand is made of, and its place among [`KINDS`]: of messages later than the deadline two of
+/// five are released within the clocks' error all the same, so 98.7 % on time are 99.2 % fair. Chosen on seeds
+/// from 40,000, between what 97 and 99 % gave there.
+const BAR: Kind = Kind::OfMaximum(987);
 const BAR_AT: usize = 5;
 /// Receivers, and messages a seed.
 const SIZES: [(usize, usize); 3] = [(100, 8_000), (1_000, 8_000), (5_000, 5_500)];
 /// From so many receivers on only the combinations are run, which take minutes as it is.
 const LARGE: usize = 5_000;
-/// Demands: least P(F) in percent, most release OML over the paper's.
+/// Demands, of trees of so many receivers and more: least P(F) in percent, most release OML over the paper's.
+const DEMANDED_FROM: usize = 1_000;
 const LEAST_FAIR: f64 = 99.0;
 const MOST_OML: f64 = 1.1;
 /// Of the share left out, in thousandths of receivers.
@@ -53,7 +57,8 @@ const DISJOINT: Techniques = Techniques { path_disjoint: true, ..NONE };
 const BOTH: Techniques = Techniques { path_disjoint: true, ..FIRST };
 const ALL: Techniques = Techniques { placed: true, ..BOTH };
 
-/// Techniques each and combined; those of the demands at [`PAPERS_AT`] and [`DEMANDED_AT`].
+/// Techniques each and combined; those of the demands at [`PAPERS_AT`] and [`DEMANDED_AT`], and what settings
+/// alone do of the latter at [`SETTINGS_AT`].
 const TECHNIQUES: [(&str, Techniques); 7] = [
     ("the paper's tree", NONE),
     ("slowest first", FIRST),
@@ -64,9 +69,13 @@ const TECHNIQUES: [(&str, Techniques); 7] = [
     ("all, slowest receivers left out", Techniques { left_out_permille: LEFT_OUT_PERMILLE, ..ALL }),
 ];
 const PAPERS_AT: usize = 0;
-const DEMANDED_AT: usize = 4;
-/// Those that are run in large trees.
-const OF_LARGE: [usize; 4] = [PAPERS_AT, DEMANDED_AT, 5, 6];
+const SETTINGS_AT: usize = 4;
+const DEMANDED_AT: usize = 5;
+/// Those that are run in large trees, and in the short form.
+const OF_LARGE: [usize; 4] = [PAPERS_AT, SETTINGS_AT, DEMANDED_AT, 6];
+const OF_FAST: [usize; 3] = [PAPERS_AT, SETTINGS_AT, DEMANDED_AT];
+/// Receivers, and messages a seed of the short form.
+const FAST_SIZES: [(usize, usize); 2] = [(1_000, WARM_UP + 1_500), (LARGE, WARM_UP + 500)];
 
 /// All seeds of one technique.
 struct Series {
@@ -137,16 +146,18 @@ fn by_class(arrivals: &Arrivals, classes: usize) -> f64 {
 
 /// The experiment with all sizes.
 pub fn run(run: &mut Run) -> Report {
-    of_sizes(run, &SIZES)
+    let all: Vec<usize> = (0..TECHNIQUES.len()).collect();
+    of_sizes(run, &SIZES, &all)
 }
 
-/// The same for a hundred receivers and fewer messages: some seconds a seed.
+/// The same with fewer messages, and of techniques those of the demands: some seconds a seed.
 pub fn fast(run: &mut Run) -> Report {
-    of_sizes(run, &[(100, WARM_UP + 3_000)])
+    of_sizes(run, &FAST_SIZES, &OF_FAST)
 }
 
-/// The experiment for these numbers of receivers and messages a seed, more than [`WARM_UP`].
-pub fn of_sizes(run: &mut Run, sizes: &[(usize, usize)]) -> Report {
+/// The experiment for these numbers of receivers and messages a seed, more than [`WARM_UP`], and these
+/// techniques.
+fn of_sizes(run: &mut Run, sizes: &[(usize, usize)], techniques: &[usize]) -> Report {
     let profile = run.profile(Profile::standard());
     let hedge = run.options.hedge.unwrap_or(2);
     let own = run.options.layers(1_000);
@@ -182,10 +193,8 @@ pub fn of_sizes(run: &mut Run, sizes: &[(usize, usize)]) -> Report {
     for (size, (layers, messages)) in sizes.iter().enumerate() {
         let mut all: Vec<Series> = Vec::new();
         let large = layers.last().is_some_and(|receivers| *receivers >= LARGE);
-        for (at, (_, techniques)) in TECHNIQUES.into_iter().enumerate() {
-            if large && !OF_LARGE.contains(&at) {
-                continue;
-            }
+        for at in techniques.iter().copied().filter(|at| !large || OF_LARGE.contains(at)) {
+            let (_, techniques) = TECHNIQUES[at];
             let setup = |seed| Setup {
                 profile: profile.clone(),
                 layers: layers.clone(),
@@ -208,7 +217,7 @@ pub fn of_sizes(run: &mut Run, sizes: &[(usize, usize)]) -> Report {
     report.notes.extend([
         "Slowest first and path-disjoint are `overlay.slowest_first = true` and `overlay.hedging = \
          \"path-disjoint\"`, the estimator is `hold.estimator = \"message-percentile\"` with \
-         `hold.target_percent = 99.0`. None of them sends a copy more than the paper's tree."
+         `hold.target_percent = 98.7`. None of them sends a copy more than the paper's tree."
             .into(),
         "Best constant delay in hindsight: no deadline that doesn't depend on the very message can do with less \
          in that tree and cloud. An oracle that knows each message's delays before it is sent is fair for \
@@ -220,6 +229,8 @@ pub fn of_sizes(run: &mut Run, sizes: &[(usize, usize)]) -> Report {
             .into(),
         "Parity and repair before the deadline could help messages only that somebody lost; the row says how many \
          those are. A gap shows when the next message comes, 200 us later, which is past the deadline."
+            .into(),
+        "Placed: what `cluster plan` and `cluster provision` do; the VMs that are not kept are given back."
             .into(),
         "Left out: those receivers get every message, some later than the others, and nobody waits for them. \
          The row is for comparison, and no demand is made of it."
@@ -278,17 +289,21 @@ fn tell(report: &mut Report, layers: &[usize], hedge: usize, all: &[Series]) {
     let lost =
         papers.of_arrivals(|a| 100.0 * a.repaired as f64 / (WARM_UP + a.least_ns.len()) as f64);
     rows.push(row("messages that somebody lost", "%", &lost));
+    report.figures.push(figure(receivers, &tree, all, papers, demanded));
+    if receivers < DEMANDED_FROM {
+        return;
+    }
     let (share, cost) = (demanded.values(BAR_AT, fair), demanded.values(BAR_AT, oml));
     let (share, cost) = (Estimate::of(&share), Estimate::of(&over(&cost, &paper)));
     let name = format!("{tree}, {}", TECHNIQUES[DEMANDED_AT].0);
     let what = format!("{name}: P(F), lower end of the interval (%)");
     report.checks.push(Check::new(what, share.mean - share.half_width, LEAST_FAIR, 100.0));
-    let what = format!("{name}: release OML over the paper's, mean (%)");
-    report.checks.push(Check::new(what, cost.mean, -100.0, (MOST_OML - 1.0) * 100.0));
+    let what = format!("{name}: release OML over the paper's, upper end of the interval (%)");
+    let most = cost.mean + cost.half_width;
+    report.checks.push(Check::new(what, most, -100.0, (MOST_OML - 1.0) * 100.0));
     let plain = Estimate::of(&over(&papers.values(BAR_AT, oml), &paper)).mean;
     let what = format!("{tree}: what the techniques save of what P(F) of 99 % costs (points)");
     report.checks.push(Check::new(what, plain - cost.mean, 0.0, 100.0));
-    report.figures.push(figure(receivers, &tree, all, papers, demanded));
 }
 
 fn figure(
@@ -360,13 +375,36 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_form_has_all_rows_and_a_figure() {
+    fn a_short_run_has_all_rows_and_a_figure() {
         let mut told = |_| {};
         let mut run = Run::new(2, &mut told);
         run.options.clocks = Some(ClockSource::Assumed);
-        let report = of_sizes(&mut run, &[(100, WARM_UP + 500)]);
+        let all: Vec<usize> = (0..TECHNIQUES.len()).collect();
+        let report = of_sizes(&mut run, &[(100, WARM_UP + 500)], &all);
         assert_eq!(report.figures[0].curves.len(), TECHNIQUES.len() + 2);
         assert!(report.rows.iter().all(|row| row.ours.mean.is_finite()), "{:?}", report.rows);
-        assert_eq!(report.checks.len(), 3);
+        let cost = |report: &Report, n: usize| {
+            let what = format!(
+                "N={n} H=2, {}: release OML against the paper's",
+                TECHNIQUES[DEMANDED_AT].0
+            );
+            let row = report.rows.iter().find(|row| row.what == what);
+            row.expect("a row").ours
+        };
+        let few = of_sizes(&mut run, &[(100, WARM_UP + 500)], &OF_FAST);
+        assert_eq!(cost(&few, 100), cost(&report, 100), "what is left out changes nothing else");
+        assert!(few.rows.len() < report.rows.len() && report.checks.is_empty());
+        // A demand is made of the end of the interval that is against us.
+        let large = of_sizes(&mut run, &[(DEMANDED_FROM, WARM_UP + 200)], &OF_FAST);
+        assert_eq!(large.checks.len(), 3);
+        let Estimate { mean, half_width } = cost(&large, DEMANDED_FROM);
+        assert!(half_width > 0.0 && large.checks[1].ours == mean + half_width, "{mean}");
+    }
+
+    #[test]
+    fn the_bar_is_one_of_the_estimators_and_lies_below_its_demand() {
+        assert_eq!(KINDS[BAR_AT], BAR);
+        let Kind::OfMaximum(permille) = BAR else { panic!("{BAR:?}") };
+        assert!(f64::from(permille) < LEAST_FAIR * 10.0, "fair is more than on time");
     }
 }

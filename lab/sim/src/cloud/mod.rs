@@ -35,7 +35,7 @@ pub mod throughput;
 pub mod treebuilder;
 pub mod wheel;
 
-use report::{Experiment, Takes};
+use report::{Experiment, Report, Run, Takes};
 
 /// A tree.
 const TREE: &[Takes] = &[Takes::Receivers, Takes::Depth, Takes::Fanout, Takes::Hedge];
@@ -267,4 +267,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
 /// The experiment of this name.
 pub fn experiment(name: &str) -> Option<&'static Experiment> {
     EXPERIMENTS.iter().find(|experiment| experiment.name == name)
+}
+
+/// The short form of an experiment that takes minutes with one seed, for a look at all of them.
+pub fn short(name: &str) -> Option<fn(&mut Run) -> Report> {
+    (name == "frontier").then_some(frontier::fast)
 }
