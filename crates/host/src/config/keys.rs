@@ -111,7 +111,7 @@ pub const KEYS: &[Key] = &[
     key("overlay.hedge_mode", Kind::Choice(MODES)),
     whole("overlay.planes", 1, 4),
     key("overlay.plane_use", Kind::Choice(PLANE_USES)),
-    whole("overlay.order_ways", 1, 4),
+    whole("overlay.order_ways", 0, 4),
     key("overlay.slowest_first", Kind::Switch),
     whole("overlay.parity", 0, 32),
     whole("overlay.repair_cache", 0, 65_536),

@@ -36,6 +36,8 @@ pub const ESTIMATORS: &[&str] = &["max-of-percentiles", "message-percentile", "m
 const SAME: &str = "same";
 /// What an adaptive hedge demands of a copy more, in thousandths of the delay.
 const GAIN_PERMILLE: u16 = 50;
+/// Most ways up of an order where no number is given: with three none is lost for longer than the sequencer waits.
+const WAYS: u32 = 3;
 /// Sampled messages behind a percentile of messages.
 const MESSAGES: u16 = 1_000;
 
@@ -91,7 +93,8 @@ pub struct Overlay {
     pub planes: u32,
     /// Messages take turns in the planes, or each plane is the tree of some of the symbols.
     pub plane_use: String,
-    /// Copies of an order that a gateway sends at a time, each by another parent.
+    /// Copies of an order that a gateway sends at a time, each by another parent; 0: as many as there are of
+    /// market data, at most three.
     pub order_ways: u32,
     /// A node serves the slowest of its children first.
     pub slowest_first: bool,
@@ -138,7 +141,7 @@ impl Default for Overlay {
             hedge_mode: first(MODES),
             planes: 1,
             plane_use: first(PLANE_USES),
-            order_ways: 1,
+            order_ways: 0,
             slowest_first: false,
             parity: 0,
             repair_cache: 0,
@@ -184,6 +187,14 @@ impl Overlay {
     /// even without hedging.
     pub fn ways_max(&self) -> u32 {
         if self.hedging == "extra-fanout" { 1 } else { self.hedge.max(1) + 1 }
+    }
+
+    /// Parents by which an order is sent at once.
+    pub fn ways(&self) -> u32 {
+        match self.order_ways {
+            0 => (self.hedge + 1).min(WAYS).min(self.ways_max()),
+            given => given,
+        }
     }
 
     /// H by layer; the reason why there is none when the text is wrong.
@@ -253,7 +264,7 @@ impl Overlay {
             hedging: self.hedging(),
             // Which instrument is on which tree is no matter of the overlay alone.
             spread: if self.by_symbol() { Spread::Symbols(Vec::new()) } else { Spread::Messages },
-            order_ways: self.order_ways as usize,
+            order_ways: self.ways() as usize,
             hedge_mode: match self.hedge_mode.as_str() {
                 "odd-only" => HedgeMode::OddOnly,
                 "adaptive" => {

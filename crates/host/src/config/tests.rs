@@ -336,7 +336,8 @@ fn options_of_the_overlay_reach_its_nodes() {
     let plain = exchange::OverlayOptions {
         roll_call: Some(RollCallConfig::default()),
         shapes: options(&config).shapes,
-        order_ways: 1,
+        // As many as of market data.
+        order_ways: 2,
         ..Default::default()
     };
     assert_eq!(options(&config), plain, "nothing else is on by default");
@@ -356,6 +357,22 @@ fn options_of_the_overlay_reach_its_nodes() {
     let lift = set.upstream.expect("a queue");
     assert_eq!((lift.pace, lift.gap_ns), (Pace::Credits { rate: 9 }, 3_000));
     assert_eq!((set.roll_call, set.shapes), (None, Vec::new()));
+}
+
+#[test]
+fn orders_go_by_as_many_ways_as_market_data_unless_a_number_is_given() {
+    let ways = |text: &str| {
+        let config = Loaded::text("fairbell.toml", &format!("[overlay]\n{text}"));
+        let config = config.and_then(Loaded::finish).expect(text);
+        config.overlay.options(&config.hold, None).order_ways
+    };
+    let of_hedge = [0, 1, 2, 3, 8].map(|hedge| ways(&format!("hedge = {hedge}")));
+    assert_eq!(of_hedge, [1, 2, 3, 3, 3]);
+    assert_eq!(ways("hedge = 1\norder_ways = 1"), 1);
+    assert_eq!(ways("hedge = 3\norder_ways = 4"), 4);
+    assert_eq!(ways("hedge = 0\norder_ways = 2"), 2, "there are two parents without hedging, too");
+    let spare = "hedging = \"extra-fanout\"\nhedge = 2\nchange_tree_at_percent = 0";
+    assert_eq!(ways(spare), 1, "spare proxies are no ways up");
 }
 
 #[test]

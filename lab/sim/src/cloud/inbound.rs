@@ -543,8 +543,8 @@ pub fn run(run: &mut Run) -> Report {
              share of each line leaves those pairs out, and the demand of 99.9 % is made of it."
                 .into(),
             "That demand is met, on average over seeds, when orders are hedged as market data is: with H=2 a \
-             gateway has three candidates, and `ways` of the overlay's uplink lets it use them all \
-             at a time, which triples the traffic of orders. The overlay's default of one way does not \
+             gateway has three candidates and uses them all at a time (`overlay.order_ways`), which triples \
+             the traffic of orders. One way does not \
              meet it: an order lost on it (0.1 % a hop) comes a re-send later than any window of this \
              size waits for, and is in the wrong order with all it raced with; see the row of the best \
              share, which no window betters."
