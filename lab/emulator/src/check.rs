@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use telemetry::{LatencySummary, Recorder};
 use types::SplitMix64;
 
-use crate::model::Model;
 use crate::network::Network;
 use crate::shared::{BY_PROFILE, Passage};
 
@@ -117,7 +116,7 @@ impl Network {
         let pairs: Vec<Pair> = (0..turns).map(pair).collect::<Result<_, _>>()?;
         // The same cloud, other draws.
         let draws = SplitMix64::mix(self.config.seed ^ 0xF4E5);
-        let mut model = Model::new(&self.config.profile, &self.zones, self.config.seed, draws);
+        let mut model = self.model(draws);
         let mut typical: Vec<u64> =
             (0..MEDIAN_OF).map(|_| model.idle_delay_ns(0, 1, self.shared.now_ns())).collect();
         let constant_ns = *typical.select_nth_unstable(MEDIAN_OF / 2).1;
@@ -220,6 +219,7 @@ pub fn distance(left: &mut [u64], right: &mut [u64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Model;
 
     #[test]
     fn distances_of_known_samples() {

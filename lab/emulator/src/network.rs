@@ -201,6 +201,11 @@ impl Network {
         &self.config
     }
 
+    /// A model of the same cloud that draws for packets of its own.
+    pub fn model(&self, draws: u64) -> Model {
+        Model::new(&self.config.profile, &self.zones, self.config.seed, draws)
+    }
+
     /// Loses everything from one host to another, what is on its way included; not the way back.
     pub fn cut(&self, from: usize, to: usize) {
         self.shared.path(from, to).is_cut.store(true, Relaxed);

@@ -233,10 +233,11 @@ impl Checks {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn good() -> Checks {
+    /// A run of which nothing is wrong.
+    pub fn good() -> Checks {
         let told = Told { accepted: 7, ..Told::default() };
         let service = Service {
             to_serve_ns: Some(7),

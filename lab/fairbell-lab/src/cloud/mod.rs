@@ -7,6 +7,7 @@
 
 mod checks;
 mod drill;
+mod fairness;
 mod faults;
 mod floor;
 mod folders;
@@ -174,6 +175,8 @@ pub enum What {
     Provision(provision::ProvisionArgs),
     /// Edges that come and go with the load while participants trade
     Scale(scale::ScaleArgs),
+    /// What makes the feed fairer, switched on and off by turns
+    Fairness(fairness::FairnessArgs),
     /// Asks the process that has a box to start or stop a machine
     #[command(hide = true)]
     Machine(scale::MachineArgs),
@@ -247,6 +250,7 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
         Some(What::Shards(shards)) => shards::run(shards),
         Some(What::Provision(provision)) => provision::run(provision),
         Some(What::Scale(scale)) => scale::run(scale),
+        Some(What::Fairness(fairness)) => fairness::run(fairness),
         Some(What::Machine(machine)) => scale::machine(machine),
         None => run_one(args),
     }
