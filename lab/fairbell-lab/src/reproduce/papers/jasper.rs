@@ -19,9 +19,23 @@ const SENDER: &str = "the paper's table 1 has 351 us for the same system: its fi
 const RULE: &str = "the paper gives neither the rule's interval nor T nor P0; in bursts the rule acts when the burst is over, with credits \
      nothing is dropped (`fairbell-lab reproduce pacing`)";
 
+const EIGHTH: &str = "equal shares are the paper's statement, its table is not in the text we have; within a seed chance alone makes shares differ";
+/// What the paper leaves to its successor, which prints no figures of it.
+const INBOUND: &str = "beyond the paper, inbound order";
+
 /// An item of table 1.
 const fn table1(what: &'static str, published: f64, run: super::Runner) -> Item {
     Item::new(("table 1", what), (published, "us"), Same(0.1), Simulated, run)
+}
+
+/// What our techniques come to beside table 2, %.
+const fn beyond(what: &'static str, run: super::Runner) -> Item {
+    Item::unprinted(("table 2", what), "%", Simulated, run)
+}
+
+/// A share of pairs of orders in order of generation, of those that the clocks can tell apart.
+const fn kept(what: &'static str, run: super::Runner) -> Item {
+    Item::unprinted((INBOUND, what), "%", Simulated, run)
 }
 
 /// Standard deviations of the shared tree at D=4 over those at D=1, by H.
@@ -230,6 +244,35 @@ pub(super) const ITEMS: &[Item] = &[
         |s| s.row("fairness", "N=5000 H=2, p97 of the maximum: P(F)", "%"),
     ),
     Item::new(
+        ("table 2", "N=1000 H=2, P(F) of ours with proxies placed, slowest first, path-disjoint, p98.7 of the maximum"),
+        (84.0, "%"),
+        More,
+        Simulated,
+        |s| s.row("frontier", "N=1000 H=2, slowest first, path-disjoint, placed proxies: P(F)", "%"),
+    ),
+    beyond("N=1000 H=2, its median OML over that of the paper's estimator in the same clouds", |s| {
+        let what = "N=1000 H=2, slowest first, path-disjoint, placed proxies: release OML against the paper's";
+        s.row("frontier", what, "%")
+    }),
+    beyond("N=1000 H=2, the same without placement, P(F)", |s| {
+        s.row("frontier", "N=1000 H=2, slowest first, path-disjoint: P(F)", "%")
+    }),
+    beyond("N=1000 H=2, the same without placement, OML over that of the paper's estimator", |s| {
+        let what = "N=1000 H=2, slowest first, path-disjoint: release OML against the paper's";
+        s.row("frontier", what, "%")
+    }),
+    beyond("N=1000 H=2, the least that a constant delay costs in that tree for P(F) of 99 %", |s| {
+        let what = "N=1000 H=2, slowest first, path-disjoint, placed proxies: best constant delay for 99 %, against the paper's";
+        s.row("frontier", what, "%")
+    }),
+    beyond("N=5000 H=2, P(F) of ours with proxies placed, slowest first, path-disjoint, p98.7 of the maximum", |s| {
+        s.row("frontier", "N=5000 H=2, slowest first, path-disjoint, placed proxies: P(F)", "%")
+    }),
+    beyond("N=5000 H=2, its median OML over that of the paper's estimator in the same clouds", |s| {
+        let what = "N=5000 H=2, slowest first, path-disjoint, placed proxies: release OML against the paper's";
+        s.row("frontier", what, "%")
+    }),
+    Item::new(
         ("section 11.5", "one tree, N=100 H=2, packets filled, messages a second"),
         (35_000.0, "1/s"),
         More,
@@ -338,6 +381,34 @@ pub(super) const ITEMS: &[Item] = &[
     Item::unprinted(("appendix C", "share of participant 1, direct unicast without hold"), "%", Simulated, |s| {
         s.row("profit-share", "direct unicast, no hold: share of participant 1", "%")
     }),
+    Item::new(
+        ("appendix C", "profit of the nearest of eight accounts in the engine, hold and sequencer"),
+        (12.5, "%"),
+        Same(0.08),
+        Simulated,
+        |s| s.row("races", "hold and sequencer: profit of account 1 at 0 us", "%"),
+    )
+    .note(EIGHTH),
+    Item::new(
+        ("appendix C", "profit of the furthest of eight accounts in the engine, hold and sequencer"),
+        (12.5, "%"),
+        Same(0.08),
+        Simulated,
+        |s| s.row("races", "hold and sequencer: profit of account 8 at 150 us", "%"),
+    )
+    .note(EIGHTH),
+    Item::unprinted(
+        ("appendix C", "profit of the nearest of eight accounts in the engine, neither"),
+        "%",
+        Simulated,
+        |s| s.row("races", "no hold, arrival order: profit of account 1 at 0 us", "%"),
+    ),
+    Item::unprinted(
+        ("appendix C", "profit of the furthest of eight accounts in the engine, neither"),
+        "%",
+        Simulated,
+        |s| s.row("races", "no hold, arrival order: profit of account 8 at 150 us", "%"),
+    ),
     Item::new(("table 4", "N=100 H=2, median delivery window, GCP"), (0.0, "us"), Same(0.0), Simulated, |s| {
         s.row("fairness", "table 4 (gcp-like), N=100 H=2, max of p95s: median DWS, own clocks", "us")
     }),
@@ -379,7 +450,41 @@ pub(super) const ITEMS: &[Item] = &[
     Item::unprinted(("figure 14", "(c) mean at D=3, H=2 over H=1"), "x", Simulated, |s| {
         s.ratio("hedging-montecarlo", "shared copies, D=3 H=2: mean", "shared copies, D=3 H=1: mean")
     }),
+    kept("one way up", |s| s.row("inbound-order", "one way up, window of 500 us: pairs kept, x = 0", "%")),
+    kept("two ways up, the default with H=1", |s| {
+        s.row("inbound-order", "two ways up, window of 500 us: pairs kept, x = 0", "%")
+    }),
+    kept("three ways up, the default with H=2", |s| {
+        s.row("inbound-order", "three ways up, window of 500 us: pairs kept, x = 0", "%")
+    }),
+    kept("three ways up, adaptive window", |s| {
+        s.row("inbound-order", "three ways up, adaptive window: pairs kept, x = 0", "%")
+    }),
+    Item::unprinted(
+        (INBOUND, "what the least window for 99.99 % of pairs adds to the median order, three ways up"),
+        "us",
+        Simulated,
+        |s| s.row("inbound-order", "three ways up, x = 0 us: what it adds to the median order", "us"),
+    ),
+    Item::unprinted((INBOUND, "what the adaptive window adds, three ways up"), "us", Simulated, |s| {
+        s.row("inbound-order", "three ways up, adaptive window: what it adds to the median order", "us")
+    }),
+    Item::unprinted(
+        (INBOUND, "pairs kept, three ways up, times within twice the largest clock error drawn (after Tommy)"),
+        "%",
+        Simulated,
+        drawn,
+    ),
 ];
+
+/// Pairs kept where orders within the clocks' largest difference leave in a drawn order; the row's name has that time.
+fn drawn(session: &mut Session) -> Result<Ours, host::failure::Failure> {
+    let rows = &session.report("inbound-order")?.rows;
+    let widest = rows.iter().rev().find(|row| row.what.ends_with("drawn: pairs kept, x = 0"));
+    let none = || host::failure::Failure::Run("inbound-order draws no ties any more".to_string());
+    let what = widest.ok_or_else(none)?.what.clone();
+    session.row("inbound-order", &what, "%")
+}
 
 /// The overlay's filter, told all copies of a thousand messages that three senders send in any order within a buffer.
 fn filtered(session: &mut Session) -> Result<Ours, host::failure::Failure> {
