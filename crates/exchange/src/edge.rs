@@ -65,11 +65,12 @@ impl Edge {
     }
 
     /// What the receivers release builds books for the gateway's market-data sessions, if it has
-    /// any; with room for so many resting orders, times counted from `midnight`.
+    /// any; each stream's with room for so many resting orders, times counted from `midnight`.
     pub(crate) fn with_books(mut self, orders_max: usize, midnight: Nanos) -> Edge {
         if self.gateway.wants_market() {
-            self.gateway.set_market(Box::new(FeedBooks::new(orders_max, midnight)));
-            self.passing = Some(Passing::new(self.receivers.len()));
+            let streams = self.receivers.len();
+            self.gateway.set_market(Box::new(FeedBooks::new((streams, orders_max), midnight)));
+            self.passing = Some(Passing::new(streams));
         }
         self
     }

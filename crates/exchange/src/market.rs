@@ -1,7 +1,7 @@
 //! The public feed on its way past a gateway: what the receivers of one VM release also builds the
 //! books that the market-data sessions there are told of.
 
-use feed::BookImage;
+use feed::StreamBooks;
 use gateway::{Books, Gateway, Level, News, Print};
 use types::{
     Channel, ClockReading, InstrumentId, MarketEvent, MatchNumber, Nanos, Op, Outbox, Qty, Side,
@@ -14,7 +14,7 @@ const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 
 /// Books of the displayed orders.
 pub(crate) struct FeedBooks {
-    image: BookImage,
+    books: StreamBooks,
     /// When the feed's days begin, ns after those of UTC (0..DAY_NS).
     day_begins_ns: u64,
     /// By instrument number.
@@ -22,11 +22,15 @@ pub(crate) struct FeedBooks {
 }
 
 impl FeedBooks {
-    /// Empty books with room for so many resting orders; times count from the last midnight, of
-    /// which `midnight` is one.
-    pub(crate) fn new(orders_max: usize, midnight: Nanos) -> FeedBooks {
+    /// Empty books of so many streams, each with room for so many resting orders; times count from the last
+    /// midnight, of which `midnight` is one.
+    pub(crate) fn new((streams, orders_max): (usize, usize), midnight: Nanos) -> FeedBooks {
         let day_begins_ns = midnight.0 % DAY_NS;
-        FeedBooks { image: BookImage::new(orders_max), day_begins_ns, states: Vec::new() }
+        FeedBooks {
+            books: StreamBooks::new(streams, orders_max),
+            day_begins_ns,
+            states: Vec::new(),
+        }
     }
 
     /// The time, since the epoch, that the feed calls `ns` after midnight: within half a day of `now`.
@@ -52,15 +56,17 @@ impl FeedBooks {
 }
 
 impl Books for FeedBooks {
-    fn apply(&mut self, now: Nanos, message: &[u8]) -> Option<News> {
+    fn apply(&mut self, now: Nanos, stream: usize, message: &[u8]) -> Option<News> {
         let message = itch::parse(message).ok()?;
         let header = message.header();
         let instrument = InstrumentId(header.locate.get());
         let at = self.time(now, header.time.get());
-        let before = self.image.stats(instrument);
-        self.image.apply_message(&message).ok()?;
-        let after = self.image.stats(instrument);
-        if let Some(MarketEvent::TradingAction { state, .. }) = message.to_event() {
+        let before = self.books.image(stream)?.stats(instrument);
+        self.books.apply_message(stream, &message).ok()?;
+        let after = self.books.image(stream)?.stats(instrument);
+        if let Some(MarketEvent::TradingAction { state, .. }) = message.to_event()
+            && self.books.stream_of(instrument) == Some(stream)
+        {
             self.note_state(instrument, state);
         }
         let print = match &message {
@@ -87,7 +93,9 @@ impl Books for FeedBooks {
             let feed::Level { price, qty, orders } = level;
             Level { side, price, qty, orders }
         };
-        into.extend(self.image.depth(instrument, side).take(most).map(level));
+        let image = self.books.of(instrument);
+        let depth = image.into_iter().flat_map(|image| image.depth(instrument, side));
+        into.extend(depth.take(most).map(level));
     }
 
     fn state(&self, instrument: InstrumentId) -> Option<TradingState> {
@@ -132,7 +140,7 @@ impl Passing {
             let new = packet.messages().skip(next.saturating_sub(packet.seq()) as usize);
             let whole = packet.seq() <= *next;
             let at = gateway.venue_clock().at(now.now);
-            gateway.handle_released(at, whole.then_some(new));
+            gateway.handle_released((at, stream), whole.then_some(new));
             *next = packet.next_seq();
             news = true;
         }
@@ -151,7 +159,7 @@ mod tests {
     #[test]
     fn times_of_the_feed_are_those_nearest_to_now() {
         for midnight in [0, 7 * DAY_NS, 7 * DAY_NS + 3_600 * Nanos::SECOND] {
-            let books = FeedBooks::new(1, Nanos(midnight));
+            let books = FeedBooks::new((1, 1), Nanos(midnight));
             for published in [20 * DAY_NS, 20 * DAY_NS + 5, 21 * DAY_NS - 1] {
                 let told = (published - midnight) % DAY_NS;
                 for apart in [0, 1, 3_600 * Nanos::SECOND, DAY_NS / 2 - 1] {
@@ -161,6 +169,56 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_day_that_one_stream_begins_leaves_what_another_has_told() {
+        let [one, other] = [InstrumentId(1), InstrumentId(2)];
+        let instrument = |id, symbol| Instrument {
+            id,
+            symbol: Symbol(symbol),
+            tick: Price(1),
+            price_max: Price(1 << 20),
+            qty_max: Qty(100),
+            lot_decimals: 0,
+        };
+        let instruments = [instrument(one, *b"AAA     "), instrument(other, *b"BBB     ")];
+        let encoder = itch::Encoder::new(&instruments, Nanos(0));
+        let mut books = FeedBooks::new((2, 8), Nanos(0));
+        let begin = MarketEvent::SystemEvent { code: types::SystemEventCode::StartOfMessages };
+        let directory = |instrument| MarketEvent::Directory { instrument };
+        let state = |instrument, state| MarketEvent::TradingAction { instrument, state };
+        let order = |instrument, order_ref| {
+            let (order_ref, side) = (OrderRef(order_ref), Side::Buy);
+            let (qty, price) = (Qty(5), Price(100));
+            MarketEvent::AddOrder { instrument, order_ref, side, qty, price }
+        };
+        let tell = |books: &mut FeedBooks, stream, event: MarketEvent| {
+            let mut bytes = Vec::new();
+            encoder.encode(&event, Nanos(1), &mut bytes).expect("valid");
+            let news = books.apply(Nanos(1), stream, &bytes);
+            assert!(news.is_some(), "stream {stream}, {event:?}");
+        };
+        let bids = |books: &FeedBooks, of| {
+            let mut levels = Vec::new();
+            books.levels(of, Side::Buy, 10, &mut levels);
+            levels.iter().map(|level| level.orders).sum::<u32>()
+        };
+        for event in [begin, directory(one), state(one, TradingState::Trading), order(one, 1)] {
+            tell(&mut books, 0, event);
+        }
+        // Streams begin their days one after the other.
+        for event in [begin, directory(other), order(other, 2)] {
+            tell(&mut books, 1, event);
+        }
+        tell(&mut books, 0, order(one, 3));
+        assert_eq!([one, other].map(|of| bids(&books, of)), [2, 1]);
+        // An instrument moves to another shard: what the old one says after that is not of it any more.
+        for event in [begin, directory(one), state(one, TradingState::Trading), order(one, 4)] {
+            tell(&mut books, 1, event);
+        }
+        tell(&mut books, 0, state(one, TradingState::Halted));
+        assert_eq!((bids(&books, one), books.state(one)), (1, Some(TradingState::Trading)));
     }
 
     #[test]
@@ -203,11 +261,11 @@ mod tests {
             lot_decimals: 0,
         }];
         let encoder = itch::Encoder::new(&instruments, midnight);
-        let mut books = FeedBooks::new(8, midnight);
+        let mut books = FeedBooks::new((1, 8), midnight);
         let mut apply = |event: &MarketEvent, at| {
             let mut bytes = Vec::new();
             encoder.encode(event, at, &mut bytes).expect("valid");
-            books.apply(at.after(Nanos::MILLI), &bytes).expect("in sequence").print
+            books.apply(at.after(Nanos::MILLI), 0, &bytes).expect("in sequence").print
         };
         apply(&MarketEvent::Directory { instrument }, midnight);
         for ((event, aggressor), second) in told.iter().zip(1..) {

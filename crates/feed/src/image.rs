@@ -47,6 +47,8 @@ pub enum ImageError {
     ZeroQuantity(OrderRef),
     /// The image holds as many orders as it may.
     Full,
+    /// The feed has no stream of this number.
+    UnknownStream(usize),
 }
 
 /// Why a message was not applied.
@@ -72,6 +74,7 @@ impl std::fmt::Display for ImageError {
             }
             ImageError::ZeroQuantity(id) => write!(f, "zero quantity for order {id}"),
             ImageError::Full => f.write_str("no room for another order"),
+            ImageError::UnknownStream(stream) => write!(f, "the feed has no stream {stream}"),
         }
     }
 }

@@ -4,7 +4,8 @@
 //!   instrument, order by order; what contradicts it is a typed error, never a panic.
 //! - [`Listener`] is a MoldUDP64 client: it puts packets in sequence, repairs gaps from the
 //!   retransmission server, feeds the image and notes digests at agreed feed positions.
-//! - [`Subscriber`] is one such client per session, for a feed that is spread over several trees.
+//! - [`Subscriber`] is one such client per session, for a feed that is spread over several trees;
+//!   [`StreamBooks`] are the books of one whose messages come in sequence already.
 //! - [`SnapshotServer`] serves the books of one instant over SoupBinTCP to whoever is too far
 //!   behind; a [`Listener`] fetches them when [`CatchUpRule`] says that this beats repair.
 //! - [`Arbiter`] makes one line of its A and B copies, for feeds that are sent twice; [`TopOfBook`]
@@ -31,6 +32,7 @@ mod reorder;
 mod sides;
 mod snapshot;
 mod snapshot_server;
+mod stream_books;
 mod subscriber;
 mod ticker;
 mod top_of_book;
@@ -48,5 +50,6 @@ pub use listener::{Joined, Listener, ListenerConfig, ListenerCounters};
 pub use pcap::Pcap;
 pub use snapshot::{Frozen, Loading, SnapshotError};
 pub use snapshot_server::{SnapshotServer, SnapshotServerConfig, SnapshotServerCounters};
+pub use stream_books::StreamBooks;
 pub use subscriber::Subscriber;
 pub use top_of_book::{Top, TopOfBook};

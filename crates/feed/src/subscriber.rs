@@ -11,7 +11,6 @@ use wire::moldudp::Session;
 
 use crate::{
     catch_up::{CatchUpCounters, NAME_RANGES},
-    image::BookImage,
     listener::{Listener, ListenerConfig, ListenerCounters},
     plant::Update,
 };
@@ -55,10 +54,16 @@ impl Subscriber {
         &self.clients
     }
 
-    /// The books of an instrument; `None` for one that no session carries.
-    pub fn image(&self, instrument: InstrumentId) -> Option<&BookImage> {
-        let carries = |client: &&Listener| client.instruments().contains(&instrument);
-        self.clients.iter().find(carries).map(Listener::image)
+    /// The client of the session that carries an instrument: the one whose directory of the day has it, for it may have
+    /// moved to another shard between two days. Where none has, as between the begin of a day and its directory, the
+    /// one of the stream that had it `before`, or the one that was told to follow it, or the first.
+    pub fn carrying(&self, of: InstrumentId, before: Option<Session>) -> Option<&Listener> {
+        let lists = |client: &&Listener| client.image().directory_entry(of).is_some();
+        let had = |client: &&Listener| Some(client.first_session()) == before;
+        let told = |client: &&Listener| client.instruments().contains(&of);
+        let all = || self.clients.iter();
+        let unlisted = || all().find(had).or_else(|| all().find(told));
+        all().find(lists).or_else(unlisted).or(self.clients.first())
     }
 
     /// The client of a session, or of one of the same stream on an earlier day.
@@ -169,7 +174,8 @@ impl Node for Subscriber {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::Op;
+    use types::{Instrument, MarketEvent, Op, Price, Qty, Symbol, SystemEventCode};
+    use wire::itch::Encoder;
     use wire::moldudp::{Request, TOKEN_LEN};
 
     const NOW: ClockReading = ClockReading { now: Nanos(1), bound_ns: 0 };
@@ -216,7 +222,55 @@ mod tests {
         let token = [packet(b"FAIRBELL02", 1, 0), vec![7; TOKEN_LEN]].concat();
         ear.handle_datagram(NOW, Channel::FEED, Peer::Addr(9), &token, &mut Outbox::default());
         assert_eq!((ear.counters().tokens, ear.counters().malformed), (1, 0));
-        assert!(ear.image(InstrumentId(2)).is_some() && ear.image(InstrumentId(4)).is_none());
+        let of = |id| ear.carrying(InstrumentId(id), None).map(Listener::session);
+        assert_eq!([of(2), of(4)], [Some(two), Some(one)], "the one that was told, or the first");
+    }
+
+    #[test]
+    fn an_instrument_is_carried_by_the_session_whose_directory_has_it() {
+        let sessions = [Session(*b"FAIRBELL01"), Session(*b"FAIRBELL02")];
+        let of = Instrument {
+            id: InstrumentId(1),
+            symbol: Symbol(*b"AAA     "),
+            tick: Price(1),
+            price_max: Price(1 << 20),
+            qty_max: Qty(100),
+            lot_decimals: 0,
+        };
+        let encoder = Encoder::new(&[of], Nanos(0));
+        let message = |event: MarketEvent| {
+            let mut bytes = Vec::new();
+            encoder.encode(&event, NOW.now, &mut bytes).expect("valid");
+            bytes
+        };
+        let begin = message(MarketEvent::SystemEvent { code: SystemEventCode::StartOfMessages });
+        let directory = message(MarketEvent::Directory { instrument: of.id });
+        let settings = ListenerConfig::new(sessions[0], Vec::new(), Vec::new());
+        // As the configuration has it for good.
+        let told = [vec![of.id], Vec::new()];
+        let mut ear = Subscriber::new(&settings, sessions.into_iter().zip(told));
+        let give = |ear: &mut Subscriber, session: Session, seq: u64, messages: &[&Vec<u8>]| {
+            let mut bytes = session.0.to_vec();
+            bytes.extend(seq.to_be_bytes());
+            bytes.extend((messages.len() as u16).to_be_bytes());
+            for message in messages {
+                bytes.extend((message.len() as u16).to_be_bytes());
+                bytes.extend(*message);
+            }
+            let mut out = Outbox::default();
+            ear.handle_datagram(NOW, Channel::FEED, Peer::Addr(1), &bytes, &mut out);
+        };
+        let carrying =
+            |ear: &Subscriber, before| ear.carrying(of.id, before).map(Listener::session);
+        assert_eq!(carrying(&ear, None), Some(sessions[0]), "told, and nothing heard");
+        give(&mut ear, sessions[0], 1, &[&begin, &directory]);
+        give(&mut ear, sessions[1], 1, &[&begin]);
+        assert_eq!(carrying(&ear, None), Some(sessions[0]));
+        // It moves between two days.
+        give(&mut ear, sessions[0], 3, &[&begin]);
+        assert_eq!(carrying(&ear, Some(sessions[1])), Some(sessions[1]), "where it was before");
+        give(&mut ear, sessions[1], 2, &[&begin, &directory]);
+        assert_eq!(carrying(&ear, None), Some(sessions[1]));
     }
 
     #[test]

@@ -4,9 +4,7 @@
 //! What comes together is told together: reports first, then trades, then the books that have changed, each
 //! once, in the order in which they changed first. Requests come out in the order in which they were asked for.
 
-use std::collections::BTreeMap;
-
-use feed::{BookImage, FeedError};
+use feed::StreamBooks;
 use types::{InstrumentId, Nanos, Price, Qty, Side, TimeInForce};
 use wire::itch::{Message, Printable};
 
@@ -43,25 +41,10 @@ pub enum Request {
     },
 }
 
-/// The displayed books, one image for each stream of the feed.
-#[derive(Debug)]
-pub(crate) struct Books {
-    images: Vec<BookImage>,
-    /// Which stream carries an instrument.
-    carried: BTreeMap<InstrumentId, usize>,
-}
-
-impl Books {
-    /// The image that has an instrument's book.
-    pub fn of(&self, instrument: InstrumentId) -> Option<&BookImage> {
-        self.images.get(*self.carried.get(&instrument)?)
-    }
-}
-
 /// What a strategy knows, and what it is about to be told.
 #[derive(Debug)]
 pub struct Seat {
-    books: Books,
+    books: StreamBooks,
     blotter: Blotter,
     reports: Vec<Report>,
     trades: Vec<MarketTrade>,
@@ -76,12 +59,8 @@ impl Seat {
     /// A seat that has heard nothing, of a feed of so many streams with room for so many orders each. With a
     /// `midnight`, the first one that its times count from, its public trades are told, too.
     pub fn new(streams: usize, orders_max: usize, midnight: Option<Nanos>) -> Seat {
-        let image = |_| BookImage::new(orders_max);
         Seat {
-            books: Books {
-                images: (0..streams.max(1)).map(image).collect(),
-                carried: BTreeMap::new(),
-            },
+            books: StreamBooks::new(streams, orders_max),
             blotter: Blotter::default(),
             reports: Vec::new(),
             trades: Vec::new(),
@@ -94,25 +73,16 @@ impl Seat {
 
     /// Applies a message of the feed.
     pub fn message(&mut self, stream: usize, bytes: &[u8]) {
-        let Some(image) = self.books.images.get_mut(stream) else {
+        let Ok(message) = self.books.apply(stream, bytes) else {
             self.contradictions += 1;
             return;
-        };
-        let message = match image.apply(bytes) {
-            Ok(message) => message,
-            Err(FeedError::Parse(_) | FeedError::Image(_)) => {
-                self.contradictions += 1;
-                return;
-            }
         };
         let instrument = InstrumentId(message.header().locate.get());
         if instrument.0 == 0 {
             return;
         }
-        if matches!(message, Message::StockDirectory(_)) {
-            self.books.carried.insert(instrument, stream);
-        }
-        if let (Some(_), Some(qty)) = (self.midnight, traded(&message)) {
+        let image = self.books.image(stream);
+        if let (Some(_), Some(qty), Some(image)) = (self.midnight, traded(&message), image) {
             let stats = image.stats(instrument);
             // Of the day: which one is known when it is told.
             let time = Nanos(message.header().time.get());

@@ -1,11 +1,11 @@
 //! What a strategy is to its host, and what it sees and does.
 
-use feed::Level;
+use feed::{Level, StreamBooks};
 use types::{InstrumentId, Nanos, Price, Side, TimeInForce};
 
 use crate::blotter::Blotter;
 use crate::report::{MarketTrade, Report};
-use crate::seat::{Books, Request};
+use crate::seat::Request;
 
 /// Reacts to the market. Called at the time at which news reaches it.
 pub trait Strategy {
@@ -51,7 +51,7 @@ pub struct Order {
 #[derive(Debug)]
 pub struct Desk<'a> {
     pub(crate) now: Nanos,
-    pub(crate) books: &'a Books,
+    pub(crate) books: &'a StreamBooks,
     pub(crate) blotter: &'a mut Blotter,
     pub(crate) requests: &'a mut Vec<Request>,
 }

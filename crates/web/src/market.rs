@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use axum::extract::ws::Utf8Bytes;
-use feed::{BookImage, Listener, Subscriber};
+use feed::{BookImage, Subscriber};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
-use types::{Instrument, InstrumentId, Price, Side};
+use types::{Instrument, Price, Side};
 use wire::itch::NetOrderImbalance;
 use wire::moldudp::Session;
 
@@ -328,7 +328,7 @@ impl Market {
         let (Some(line), Some(of)) = (lines.get_mut(place), self.instruments.0.get(place)) else {
             return;
         };
-        let channel = channel_carrying(heard, of.id, line.stream);
+        let channel = heard.carrying(of.id, line.stream);
         if let (Some(channel), None) = (channel, &line.orders) {
             let seq = channel.next_seq().0.saturating_sub(1);
             let sides = book::queues(channel.image(), of);
@@ -349,7 +349,7 @@ impl Market {
         }
         for ((place, of), line) in self.instruments.0.iter().enumerate().zip(lines.iter_mut()) {
             let before = line.stream;
-            let Some(channel) = channel_carrying(heard, of.id, before) else { continue };
+            let Some(channel) = heard.carrying(of.id, before) else { continue };
             let (seq, stream) = (channel.next_seq().0.saturating_sub(1), channel.first_session());
             let moved = line.stream.is_some_and(|was| was != stream);
             if seq == line.seq && !moved {
@@ -625,22 +625,6 @@ impl Market {
         };
         line.candles.last(span_ms, most).iter().map(|candle| candle.json(of)).collect()
     }
-}
-
-/// The channel that carries an instrument: the one whose directory of the day has it, for it may have moved to
-/// another shard between two days. Where none has, as between the begin of a day and its directory, the one of
-/// the stream that had it before, or the one that is told to follow it.
-pub(crate) fn channel_carrying(
-    heard: &Subscriber,
-    of: InstrumentId,
-    before: Option<Session>,
-) -> Option<&Listener> {
-    let channels = heard.channels();
-    let lists = |channel: &&Listener| channel.image().directory_entry(of).is_some();
-    let had = |channel: &&Listener| Some(channel.first_session()) == before;
-    let told = |channel: &&Listener| channel.instruments().contains(&of);
-    let unlisted = || channels.iter().find(had).or_else(|| channels.iter().find(told));
-    channels.iter().find(lists).or_else(unlisted).or(channels.first())
 }
 
 fn trade_json(of: &Instrument, print: &Print) -> Value {

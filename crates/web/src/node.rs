@@ -12,7 +12,7 @@ use crate::account::ledger::near;
 use crate::account::{Account, Ask, ReplyTo, Resting, Stamps};
 use crate::decimal::lots_text;
 use crate::error::ApiError;
-use crate::market::{Market, Print, channel_carrying};
+use crate::market::{Market, Print};
 
 /// The node's name in its loop.
 pub const WEB_NODE: NodeId = NodeId(60_003);
@@ -283,7 +283,7 @@ impl Node for WebNode {
 /// Where an order stands among those at its price: what is ahead of it as the feed has been heard. One that
 /// the feed has not told of yet comes behind all that it has.
 fn ahead(heard: &Subscriber, of: &Resting) -> Option<Value> {
-    let channel = channel_carrying(heard, of.instrument, None)?;
+    let channel = heard.carrying(of.instrument, None)?;
     let (mut orders, mut lots, mut seen) = (0u64, 0u64, false);
     for (order, price, qty) in channel.image().orders(of.instrument, of.side) {
         if order == of.order_ref {

@@ -12,8 +12,9 @@ const PRINTS_MAX: usize = 1_024;
 
 /// Books built from the released feed.
 pub trait Books: Send {
-    /// Applies one message that was released just now. `None`: it contradicts the books.
-    fn apply(&mut self, now: Nanos, message: &[u8]) -> Option<News>;
+    /// Applies one message of a stream of the feed, those of all shards in one row, that was released just now.
+    /// `None`: it contradicts the books.
+    fn apply(&mut self, now: Nanos, stream: usize, message: &[u8]) -> Option<News>;
 
     /// Appends at most so many levels of a side, from the best.
     fn levels(&self, instrument: InstrumentId, side: Side, most: usize, into: &mut Vec<Level>);
@@ -70,11 +71,11 @@ impl ReleasedMarket {
     }
 
     /// The next message of a stream of the feed.
-    pub(crate) fn apply(&mut self, now: Nanos, message: &[u8]) {
+    pub(crate) fn apply(&mut self, now: Nanos, stream: usize, message: &[u8]) {
         if self.lost {
             return;
         }
-        let Some(news) = self.books.apply(now, message) else {
+        let Some(news) = self.books.apply(now, stream, message) else {
             self.lost = true;
             return;
         };

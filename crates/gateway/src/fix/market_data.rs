@@ -439,7 +439,7 @@ mod tests {
     struct Trades(u64);
 
     impl crate::fix::market::Books for Trades {
-        fn apply(&mut self, _: Nanos, _: &[u8]) -> Option<crate::fix::market::News> {
+        fn apply(&mut self, _: Nanos, _: usize, _: &[u8]) -> Option<crate::fix::market::News> {
             self.0 += 1;
             let match_number = types::MatchNumber(self.0);
             let (price, qty, at) = (Price(1), Qty(1), Nanos(self.0 * Nanos::SECOND));
@@ -477,7 +477,7 @@ mod tests {
         });
         let mut told = 0;
         for trades in [1, 120, 64, 65, 1_024] {
-            (0..trades).for_each(|_| market.apply(Nanos(0), &[]));
+            (0..trades).for_each(|_| market.apply(Nanos(0), 0, &[]));
             let mut out = Vec::new();
             state.due = Nanos(0);
             state.refresh(Nanos(1), &market, &symbols, &mut session, &mut out);

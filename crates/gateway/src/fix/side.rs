@@ -81,15 +81,16 @@ impl Gateway {
         self.sessions.fix.market = Some(ReleasedMarket::new(books));
     }
 
-    /// The receivers on this VM have released messages of the feed; `None`: some are missing.
+    /// The receiver of a stream, those of all shards in one row, has released messages of the feed on this VM; `None`:
+    /// some are missing.
     pub fn handle_released<'a>(
         &mut self,
-        now: Nanos,
+        (now, stream): (Nanos, usize),
         messages: Option<impl Iterator<Item = &'a [u8]>>,
     ) {
         match (&mut self.sessions.fix.market, messages) {
             (Some(market), Some(messages)) => {
-                messages.for_each(|message| market.apply(now, message))
+                messages.for_each(|message| market.apply(now, stream, message))
             }
             (Some(market), None) => market.lost = true,
             (None, _) => {}

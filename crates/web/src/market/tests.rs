@@ -3,8 +3,8 @@
 use feed::ListenerConfig;
 use types::MarketEvent::{AddOrder, Directory, SystemEvent, TradingAction};
 use types::{
-    Channel, ClockReading, MarketEvent, Nanos, Node, OrderRef, Outbox, Peer, Qty, Symbol,
-    SystemEventCode, TradingState, limits,
+    Channel, ClockReading, InstrumentId, MarketEvent, Nanos, Node, OrderRef, Outbox, Peer, Qty,
+    Symbol, SystemEventCode, TradingState, limits,
 };
 use wire::itch::Encoder;
 

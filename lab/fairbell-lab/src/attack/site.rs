@@ -379,7 +379,7 @@ impl Site {
         let listener = listener.ok_or_else(|| Failure::Run("no listener survived".to_string()))?;
         let heard = listener.counters();
         let forged = self.exchange.instruments.iter().map(|instrument| {
-            let image = listener.image(instrument.id);
+            let image = listener.carrying(instrument.id, None).map(feed::Listener::image);
             let bids = image.into_iter().flat_map(|image| image.depth(instrument.id, Side::Buy));
             bids.filter(|level| level.price == FORGED_PRICE)
                 .map(|level| u64::from(level.orders))
