@@ -1,6 +1,6 @@
 //! The key ring of one node: the secrets of the links that it is an end of, and of what it may read.
 //!
-//! Who holds the secret of a deployment makes the rings ([`crate::aes_gcm::KeySource::ring`]); a
+//! Who holds the secret of a deployment makes the rings (`aes_gcm::KeySource::ring`); a
 //! node gets its own and can make nobody else's: each secret in it is an HMAC-SHA256 under the one
 //! that it never sees. A ring has for each peer a link secret, under which hellos are proved and
 //! the keys of pairs of lives derived; the market secrets of the root and of every proxy, because
