@@ -63,6 +63,9 @@ use revise::Turns;
 use scenario::{Fault, Scenario, Script};
 use tamper::Relay;
 
+/// Said when nothing more is played, while the doors serve on.
+const FLOW_OVER: &str =
+    "the built-in flow is over: nothing more is played; books and doors stay until Ctrl-C";
 /// How often figures are copied out of the loops.
 const OBSERVE_EVERY: Duration = Duration::from_millis(100);
 /// How often traces are taken from the loops.
@@ -107,7 +110,10 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         _ if scenario.is_some() => (None, Vec::new()),
         _ if resumed => (None, vec!["the journal goes on: no built-in flow".to_string()]),
         Ok(sample) => (Some(sample), Vec::new()),
-        Err(why) => (None, vec![format!("no sample, generated flow alone: {why}")]),
+        Err(why) => {
+            let seconds = flow::WITHOUT_SAMPLE_S;
+            (None, vec![format!("no sample, {seconds} s of generated flow alone: {why}")])
+        }
     };
     if let Some(of) = &scenario {
         let (requests, faults) = (of.messages.len(), of.faults.len());
@@ -367,6 +373,8 @@ struct Watch<'a> {
     health: Option<Arc<Health>>,
     /// Gateways refuse requests, because the journal stands still.
     suspended: bool,
+    /// It was said that the built-in flow is over.
+    said_over: bool,
     /// Connections that found no descriptor, so far.
     starved: u64,
     gateways: Vec<NodeId>,
@@ -455,6 +463,7 @@ impl Run<'_> {
             leaders: plan.group.as_ref().map(Group::leaders),
             health: health.clone(),
             suspended: false,
+            said_over: false,
             starved: 0,
             gateways: gateways.clone(),
             proxies: plan.proxies,
@@ -677,6 +686,9 @@ impl Watch<'_> {
             }
             let idle = figures.driver.is_some_and(|status| status.phase == Phase::Idle)
                 && (over || self.script.is_over());
+            if idle && self.run.stay && !over {
+                self.say_over(view);
+            }
             if !idle || (self.run.stay && !over) || !self.day.close() {
                 continue;
             }
@@ -719,6 +731,13 @@ impl Watch<'_> {
         let done = self.root.call(|root, now, out| root.end_session(now, out));
         if done.is_ok() {
             thread::sleep(GOODBYE);
+        }
+    }
+
+    /// Says once that the built-in participants have played all there was, where the exchange serves on.
+    fn say_over(&mut self, view: &mut View) {
+        if self.playing_since.is_some() && !std::mem::replace(&mut self.said_over, true) {
+            view.note(FLOW_OVER);
         }
     }
 

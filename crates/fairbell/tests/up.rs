@@ -1,7 +1,8 @@
 //! Whole runs of the binary: what passes, what must not, and what the JSON carries.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -203,4 +204,38 @@ fn a_late_listener_joins_by_a_snapshot_and_the_report_says_so() {
     let notices = report["notices"].to_string();
     assert!(notices.contains("listener 9 joined by snapshot at "), "{notices}");
     let _ = (std::fs::remove_dir_all(out), std::fs::remove_file(file));
+}
+
+/// Whoever looks at an exchange that serves on is told once that nothing more is played.
+#[test]
+fn the_end_of_the_built_in_flow_is_said_once() {
+    let file = settings("over-flow", "");
+    let scenario = "seed = 7\n[[order]]\nat = \"0\"\nid = \"one\"\nsymbol = \"GENA\"\nside = \"buy\"\nqty = \"3\"\nprice = \"99\"\n";
+    let played = file.with_extension("scenario.toml");
+    std::fs::write(&played, scenario).expect("a file");
+    let out = std::env::temp_dir().join(format!("fairbell-over-{}", std::process::id()));
+    let child = Command::new(env!("CARGO_BIN_EXE_fairbell"))
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .args(["up", "--json", "--port-base", "0", "--config"])
+        .args([&file, Path::new("--scenario"), &played, Path::new("--out"), &out])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut up = child.expect("the binary runs");
+    let told = BufReader::new(up.stderr.take().expect("piped")).lines();
+    // A line each second: the third that serves on comes behind whatever is said of that.
+    let (mut serving, mut said) = (0, 0);
+    for line in told.map_while(Result::ok) {
+        said += u32::from(line.contains("the built-in flow is over"));
+        serving += u32::from(line.contains("serving; Ctrl-C ends"));
+        if serving == 3 {
+            let pid = rustix::process::Pid::from_child(&up);
+            rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+        }
+    }
+    assert!(serving >= 3, "{serving} lines");
+    assert_eq!(said, 1);
+    assert_eq!(up.wait().expect("ended").code(), Some(0));
+    let _ = (std::fs::remove_dir_all(out), std::fs::remove_file(file));
+    let _ = std::fs::remove_file(played);
 }

@@ -14,7 +14,7 @@ use host::failure::Failure;
 use super::scenario::Scenario;
 
 /// Play of generated flow when there is no sample, in seconds.
-const WITHOUT_SAMPLE_S: u64 = 30;
+pub const WITHOUT_SAMPLE_S: u64 = 30;
 /// Orders that a generated book opens with.
 const GENERATED_OPENING: usize = 400;
 /// Orders of each generated instrument that cross in its auctions, and their first flow id, which no
