@@ -12,7 +12,8 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use net::{Clock, Directory, Loop, LoopConfig, peer_addr};
 use participant::load::{
-    Kind, Load, LoadConfig, LoadCounts, LoadPhase, Login, Protocol, SecondPoint, Version,
+    Kind, Load, LoadConfig, LoadCounts, LoadPhase, Login, Protocol, SecondPoint, UNREAD_MAX,
+    Version,
 };
 use telemetry::Recorder;
 use types::{Instrument, InstrumentId, Nanos, NodeId, Price, Qty, Symbol, limits};
@@ -151,8 +152,6 @@ impl FixName {
 const CLIENTS: NodeId = NodeId(60_001);
 /// How long all logins may take.
 const LOGINS_NS: u64 = 30 * Nanos::SECOND;
-/// Bytes a gateway may leave unread: a burst is ours to keep until it takes it.
-const UNREAD_MAX: usize = 1 << 30;
 
 /// Plays and prints.
 pub fn run(args: &LoadArgs) -> Result<(), Failure> {

@@ -31,6 +31,10 @@ pub use timings::{Mark, SecondPoint, Timings};
 /// Connections that one [`Load`] can have: their names are below 2^31, so any number will do that
 /// the machine has files for.
 pub const CLIENTS_MAX: usize = 4_096;
+/// Bytes that a gateway may leave unread of a client, for the loop of a [`Load`]: what is due is ours to keep until
+/// the gateway takes it. A loop that cuts a client off for a backlog does so again and again, because all that has
+/// no answer goes at once over the next connection.
+pub const UNREAD_MAX: usize = 1 << 30;
 
 /// Settings of a load run.
 #[derive(Clone, Debug)]

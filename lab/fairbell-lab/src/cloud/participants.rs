@@ -9,7 +9,7 @@ use host::failure::Failure;
 use host::fleet::file::{NodeRole, Port};
 use host::sockets::io;
 use net::{Clock, Directory, Loop, LoopConfig, LoopHandle, peer_addr};
-use participant::load::{Load, LoadConfig, LoadPhase, Login, Protocol};
+use participant::load::{Load, LoadConfig, LoadPhase, Login, Protocol, UNREAD_MAX};
 use types::{Instrument, Nanos, NodeId};
 
 use super::site::Site;
@@ -110,7 +110,7 @@ impl Participants {
         let mut load = load.map_err(|error| Failure::Run(error.to_string()))?;
         load.watch();
         let clock = Clock::start(0);
-        let habits = LoopConfig { opened_max: 64, ..LoopConfig::default() };
+        let habits = LoopConfig { opened_max: 64, unread_max: UNREAD_MAX, ..LoopConfig::default() };
         let mut of = Loop::new(clock, Arc::new(Directory::default()), habits).map_err(io)?;
         of.add_node(CLIENTS, Tampered::new(load, tamper), Vec::new(), None).map_err(io)?;
         let authority = site.file.authority_path();

@@ -13,7 +13,7 @@ use net::{
     Clock, Directory, LeaderEndpoint, Loop, LoopConfig, LoopHandle, Timekeeper, WaitStrategy,
     peer_addr,
 };
-use participant::load::{Load, LoadConfig, LoadPhase};
+use participant::load::{Load, LoadConfig, LoadPhase, UNREAD_MAX};
 use types::{Channel, ClockReading, Nanos, NodeId, Peer};
 
 use super::relay::Relay;
@@ -137,7 +137,7 @@ impl Site {
         let edges = built.loops[0].handle();
         let nodes = built.loops.into_iter().map(|of| run(of, &stop, |_| {})).collect();
         let load = Load::new(load(built.gateways)).map_err(|e| Failure::Usage(e.to_string()))?;
-        let mut of = Loop::new(clock, Arc::default(), habits(1 << 30)).map_err(io)?;
+        let mut of = Loop::new(clock, Arc::default(), habits(UNREAD_MAX)).map_err(io)?;
         of.add_node(CLIENTS, load, Vec::new(), None).map_err(io)?;
         let (clients, load_over) = (of.handle(), Arc::new(AtomicBool::new(false)));
         let over = Arc::clone(&load_over);
