@@ -401,6 +401,8 @@ where
                 Err(never) => match never {},
             };
             place.counters().answered(Way::Rest, response.status().as_u16());
+            // One answer of each connection in turn: who sends many requests at once delays the others by one of them.
+            tokio::task::yield_now().await;
             match response.extensions().get::<Dropped>() {
                 Some(Dropped) => Err(std::io::Error::from(std::io::ErrorKind::ConnectionAborted)),
                 None => Ok(response),
@@ -495,6 +497,33 @@ mod tests {
             assert!(written.is_ok() && read.is_ok());
         });
         assert_eq!(places.counters.figures().slow, 1);
+    }
+
+    #[test]
+    fn who_sends_many_requests_at_once_leaves_others_their_turn() {
+        const ASK: &str = "GET / HTTP/1.1\r\nhost: door\r\n\r\n";
+        let places = Arc::new(Places::default());
+        let from = SocketAddr::from(([127, 0, 0, 1], 1));
+        let place = || Arc::new(places.take(from.ip(), &Settings::default()).expect("free"));
+        let routes = Router::new().route("/", axum::routing::get(|| async { "here" }));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(async {
+            let (mut many, own) = tokio::io::duplex(1 << 20);
+            many.write_all(ASK.repeat(100).as_bytes()).await.expect("room");
+            tokio::spawn(attend(own, routes.clone(), from, place()));
+            let (mut one, own) = tokio::io::duplex(1 << 20);
+            let last = ASK.replace("host", "connection: close\r\nhost");
+            one.write_all(last.as_bytes()).await.expect("room");
+            tokio::spawn(attend(own, routes, from, place()));
+            let mut answer = String::new();
+            tokio::io::AsyncReadExt::read_to_string(&mut one, &mut answer).await.expect("a text");
+            assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("here"), "{answer}");
+            let mut before = vec![0; 1 << 20];
+            let read = tokio::io::AsyncReadExt::read(&mut many, &mut before).await;
+            let before = String::from_utf8_lossy(&before[..read.expect("answers")]);
+            let before = before.matches("HTTP/1.1 200").count();
+            assert!((1..8).contains(&before), "{before} answers of another came before");
+        });
     }
 
     #[test]
