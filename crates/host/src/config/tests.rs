@@ -31,12 +31,16 @@ fn the_shipped_file_says_exactly_the_defaults() {
 #[test]
 fn the_shipped_file_explains_every_key_with_its_range() {
     for key in KEYS {
-        let name = key.path.rsplit('.').next().unwrap();
-        let line = SHIPPED.split('\n').position(|line| {
-            // What is not there by default is shown as a comment.
-            let line = line.strip_prefix("# ").unwrap_or(line);
+        let (section, name) = key.path.rsplit_once('.').unwrap_or(("", key.path));
+        // What is not there by default is shown as a comment.
+        let lines = SHIPPED.lines().map(|line| line.strip_prefix("# ").unwrap_or(line));
+        let heads = [format!("[{section}]"), format!("[[{section}]]")];
+        let head = lines.clone().position(|line| heads.iter().any(|head| line == head));
+        // Other sections have keys of this name, too.
+        let line = lines.skip(head.unwrap_or(0)).position(|line| {
             line.strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with('='))
         });
+        let line = line.map(|line| line + head.unwrap_or(0));
         let line = line.unwrap_or_else(|| panic!("fairbell.toml does not show {}", key.path));
         let comment: String = SHIPPED.lines().skip(line).take(2).collect();
         let range = match key.kind {
