@@ -1,12 +1,29 @@
-//! The web door of an exchange under attack, with the control of that, and under load. No time is judged here.
+//! The web door of an exchange: sessions as over the other doors, attacks with their control, load. No time is judged here.
 
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use fairbell_lab::web::attack::{WebAttackArgs, attacks};
 use fairbell_lab::web::load::{LoadArgs, load};
+use fairbell_lab::web::sessions::{SCENARIOS, agree, compare};
 
 /// Where the memory of the process is judged, nobody else is in it.
 static ALONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn sessions_over_ouch_fix_and_a_websocket_have_the_same_log_and_the_same_drop_copies() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // They wait for their clocks most of the time.
+    thread::scope(|scope| {
+        let all = SCENARIOS.iter().map(|of| (of, scope.spawn(|| compare(of))));
+        for (of, thread) in all.collect::<Vec<_>>() {
+            let played = thread.join().expect("no panic");
+            let played = played.unwrap_or_else(|failure| panic!("{}: {failure}", of.name));
+            assert_eq!(played.len(), 3);
+            assert!(agree(of, &played), "{}: {played:#?}", of.name);
+        }
+    });
+}
 
 fn attacked(control: bool) -> Vec<(&'static str, Vec<String>)> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -153,6 +153,18 @@ impl Ouch {
                 }))
     }
 
+    /// Reads until so many messages have come, of the stream or beside it.
+    pub fn hear(&mut self, messages: u32) -> bool {
+        let mut left = messages;
+        left == 0
+            || self.until(|event| {
+                let is_one =
+                    matches!(event, ClientEvent::Sequenced { .. } | ClientEvent::Unsequenced(_));
+                left -= u32::from(left > 0 && is_one);
+                left == 0
+            })
+    }
+
     /// Enters an order and waits until it is accepted.
     pub fn order(&mut self, number: u32, side: Side, price: Price, symbol: Symbol) -> bool {
         let order = NewOrder {

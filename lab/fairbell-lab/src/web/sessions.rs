@@ -27,8 +27,10 @@ use crate::attack::line::{Fix, Line, Login, Ouch};
 pub struct SessionsArgs {}
 
 const HOME: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// For what is under way to get into the log.
+/// For a gateway to find out that a connection is gone.
 const SETTLE: Duration = Duration::from_millis(300);
+/// For what has to come at last, on a machine that does much else.
+const LONG: Duration = Duration::from_secs(60);
 
 /// A step of a session.
 #[derive(Clone, Copy, Debug)]
@@ -128,8 +130,8 @@ trait Desk {
     fn enter(&mut self, order: (&str, Side, u32, i64), again: bool, together: bool) -> bool;
     fn replace(&mut self, of: &str, by: (&str, u32, i64)) -> bool;
     fn cancel(&mut self, of: &str) -> bool;
-    /// Hears whatever else there is.
-    fn settle(&mut self);
+    /// Hears so many answers to orders that were entered `together`; false where they don't come.
+    fn settle(&mut self, answers: u32) -> bool;
 }
 
 fn id(name: &str) -> ClOrdId {
@@ -224,8 +226,8 @@ impl Desk for OuchDesk {
             && self.send(&message, 1)
     }
 
-    fn settle(&mut self) {
-        thread::sleep(SETTLE);
+    fn settle(&mut self, answers: u32) -> bool {
+        self.ouch.as_mut().is_none_or(|ouch| ouch.hear(answers))
     }
 }
 
@@ -306,8 +308,9 @@ impl Desk for FixDesk {
         self.send("F", &fields, &format!("\x0111={name}\x01"))
     }
 
-    fn settle(&mut self) {
-        thread::sleep(SETTLE);
+    fn settle(&mut self, answers: u32) -> bool {
+        let Some(fix) = &mut self.fix else { return true };
+        (0..answers).all(|_| fix.until("\x0135=8\x01"))
     }
 }
 
@@ -364,8 +367,9 @@ impl Desk for WebDesk {
         self.ask(json!({ "op": "cancel", "order": of }))
     }
 
-    fn settle(&mut self) {
-        thread::sleep(SETTLE);
+    fn settle(&mut self, answers: u32) -> bool {
+        let Some(socket) = &mut self.socket else { return true };
+        (0..answers).all(|_| socket.next_of("answer").is_some())
     }
 }
 
@@ -436,8 +440,9 @@ impl Copies {
         }
     }
 
-    /// The copies of all reports until now, in words that do not name numbers of a door. Refused cancels are left
-    /// out: the web door answers one by itself that it knows to be in vain.
+    /// The copies of all reports until now, in words that do not name numbers of a door: the answer to a question has a
+    /// place in the session's stream behind them. Refused cancels are left out: the web door answers one by itself
+    /// that it knows to be in vain.
     fn heard(mut self) -> Result<Vec<String>, Failure> {
         let ended = || Failure::Run("the drop-copy session does not answer".to_string());
         let told = match self.fix.send("1", "112=the end") {
@@ -448,13 +453,15 @@ impl Copies {
     }
 }
 
+/// A field of a message; empty where it is not in it.
+fn field<'a>(message: &'a str, tag: &str) -> &'a str {
+    let fields = message.split('\x01').filter_map(|field| field.split_once('='));
+    fields.into_iter().find(|(key, _)| *key == tag).map_or("", |(_, value)| value)
+}
+
 /// A copy of an ExecutionReport, in words.
 fn report(message: &str) -> Option<String> {
-    let value = |tag: &str| {
-        let fields = message.split('\x01');
-        fields.filter_map(|field| field.split_once('=')).find(|(key, _)| *key == tag)
-    };
-    let text = |tag: &str| value(tag).map_or("", |(_, value)| value);
+    let text = |tag: &str| field(message, tag);
     if text("35") != "8" {
         return None;
     }
@@ -509,7 +516,7 @@ fn play(of: &Scenario, door: &'static str) -> Result<Played, Failure> {
     let (mut last, failed) = (("", Side::Buy, 0, 0), |step: &Step| {
         Failure::Run(format!("{}, over {door}: no answer to {step:?}", of.name))
     });
-    let mut names = Vec::new();
+    let (mut names, mut together) = (Vec::new(), 0);
     for step in of.steps {
         let good = match *step {
             New(name, side, lots, price) => {
@@ -521,6 +528,7 @@ fn play(of: &Scenario, door: &'static str) -> Result<Played, Failure> {
             Cancel(name) => desk.cancel(name),
             Burst(count) => {
                 names.extend((0..count).map(|number| format!("n{number}")));
+                together += count;
                 names.iter().all(|name| desk.enter((name.as_str(), Side::Buy, 1, 10), false, true))
             }
             Break => {
@@ -530,18 +538,15 @@ fn play(of: &Scenario, door: &'static str) -> Result<Played, Failure> {
             }
             Leave => {
                 desk.lose();
-                thread::sleep(Duration::from_secs(2));
-                true
+                super::venue::wait_for(&venue, LONG, |root| root.engine().open_orders() == 0)?
             }
             Kill(on) => {
-                thread::sleep(SETTLE);
                 let command = Command {
                     account: AccountId(1),
                     param: u8::from(on),
                     ..Command::new(CommandKind::Kill)
                 };
                 super::venue::operate(&venue, command)?;
-                thread::sleep(SETTLE);
                 true
             }
         };
@@ -549,9 +554,10 @@ fn play(of: &Scenario, door: &'static str) -> Result<Played, Failure> {
             return Err(failed(step));
         }
     }
-    desk.settle();
+    if !desk.settle(together) {
+        return Err(Failure::Run(format!("{}, over {door}: an order has no answer", of.name)));
+    }
     desk.lose();
-    thread::sleep(SETTLE);
     let copies = copies.heard()?;
     let engine = venue.exchange.engine();
     let log = venue.end()?;

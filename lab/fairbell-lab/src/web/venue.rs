@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use exchange::{
-    Account, ExchangeConfig, FixLogin, FixRole, FixVersion, Life, LoginTerms, Role, Throttle,
+    Account, ExchangeConfig, FixLogin, FixRole, FixVersion, Life, LoginTerms, Role, Root, Throttle,
     deploy,
 };
 use host::config::Config;
@@ -236,6 +236,44 @@ pub fn operate(venue: &Venue, command: types::Command) -> Result<(), Failure> {
     let called = venue.handle.call(ExchangeConfig::ROOT, call);
     let done = called.is_ok() && from.recv_timeout(Duration::from_secs(5)) == Ok(true);
     if done { Ok(()) } else { Err(Failure::Run("the root takes no command".to_string())) }
+}
+
+/// What is seen of the exchange's centre.
+///
+/// # Errors
+/// It does not answer.
+pub fn look<T: Send + 'static>(
+    venue: &Venue,
+    look: impl FnOnce(&Root) -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let (to, from) = std::sync::mpsc::sync_channel(1);
+    let call = move |role: &mut Role, _, _: &mut types::Outbox| {
+        if let Some(seen) = role.as_root().map(look) {
+            let _ = to.send(seen);
+        }
+    };
+    let called = venue.handle.call(ExchangeConfig::ROOT, call).ok();
+    let seen = called.and_then(|()| from.recv_timeout(Duration::from_secs(30)).ok());
+    seen.ok_or_else(|| Failure::Run("the root does not answer".to_string()))
+}
+
+/// Waits until something is so at the exchange's centre; false where it was not in time.
+///
+/// # Errors
+/// It does not answer.
+pub fn wait_for(
+    venue: &Venue,
+    patience: Duration,
+    is: impl Fn(&Root) -> bool + Copy + Send + 'static,
+) -> Result<bool, Failure> {
+    let until = Instant::now() + patience;
+    while !look(venue, is)? {
+        if Instant::now() > until {
+            return Ok(false);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(true)
 }
 
 /// The web door: its address and its threads.
