@@ -14,6 +14,8 @@ export class Session {
     this.account = true;
     /** Time of the switch, ms; 0: off. When it was set last. */
     this.deadMan = { ms: 0, set: 0, trouble: "" };
+    /** Whether a key is being looked at. */
+    this.checking = false;
     $("sign-in").addEventListener("submit", (event) => {
       event.preventDefault();
       this.#signIn();
@@ -35,6 +37,8 @@ export class Session {
       $(name ? "secret" : "key").focus();
       return;
     }
+    // Frames may be drawn meanwhile: nobody is signed in before the door has said so.
+    this.checking = true;
     try {
       await app.api.setClock();
       const signs = await signer(name, secret);
@@ -53,10 +57,12 @@ export class Session {
         $("key").focus();
         return;
       }
+    } finally {
+      this.checking = false;
+      app.frames.mark("session", "orders", "fills", "positions", "ticket");
     }
     setText($("signed-key"), name);
     app.announcer.say(`Signed in with key ${name}.`);
-    app.frames.mark("session", "orders", "fills", "positions", "ticket");
     $("account-title").focus();
   }
 
@@ -147,7 +153,7 @@ export class Session {
 
   render() {
     const { app, deadMan } = this;
-    const signed = app.api.signer !== null;
+    const signed = app.api.signer !== null && !this.checking;
     $("sign-in").hidden = signed;
     $("signed-in").hidden = !signed;
     $("account-safety").hidden = !this.account;
