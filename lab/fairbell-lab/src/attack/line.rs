@@ -153,6 +153,18 @@ impl Ouch {
                 }))
     }
 
+    /// Sends a message of OUCH, and reads until the stream has one about the order of this number: whatever becomes of
+    /// others meanwhile is no answer.
+    pub fn ask(&mut self, message: &[u8], number: u32) -> bool {
+        // All that the stream has begins with a kind, a time of 8 bytes and the number.
+        let is_about = |message: &[u8]| message.get(9..13) == Some(&number.to_be_bytes()[..]);
+        self.send(message, 0)
+            && self.until(|event| match event {
+                ClientEvent::Sequenced { message, .. } => is_about(message),
+                _ => false,
+            })
+    }
+
     /// Reads until so many messages have come, of the stream or beside it.
     pub fn hear(&mut self, messages: u32) -> bool {
         let mut left = messages;

@@ -197,9 +197,13 @@ impl Desk for OuchDesk {
             cl_ord_id: id(name),
         };
         let mut message = Vec::new();
-        // The same again has its answer in the stream already.
-        ouch::encode_enter_order(&order, &mut message).is_ok()
-            && self.send(&message, u32::from(!again && !together))
+        let encoded = ouch::encode_enter_order(&order, &mut message).is_ok();
+        encoded
+            && self.ouch.as_mut().is_some_and(|ouch| match again || together {
+                // The same again has its answer in the stream already.
+                true => ouch.send(&message, 0),
+                false => ouch.ask(&message, number),
+            })
     }
 
     fn replace(&mut self, of: &str, (name, lots, price): (&str, u32, i64)) -> bool {
