@@ -109,7 +109,7 @@ impl Around {
 
 /// A strategy that was started.
 pub struct Started {
-    /// It.
+    /// The module in its cage, or the end of the boundary to its enclave.
     pub strategy: Box<dyn Strategy + Send>,
     /// How it started, for people.
     pub how: String,

@@ -57,7 +57,7 @@ pub enum Begin {
 
 /// A root made of a checkpoint, or a new one.
 pub struct Begun {
-    /// It.
+    /// The root, as it stands at `position`.
     pub root: Box<Root>,
     /// Makes its guards.
     pub reguard: Option<NewLink>,
