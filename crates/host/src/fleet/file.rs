@@ -649,15 +649,14 @@ fn is_name(text: &str) -> bool {
 /// # Errors
 /// Never for a configuration that was read.
 pub fn venue_digest(file: &ClusterFile, config: &Config) -> Result<u64, Failure> {
-    let local = ["admin", "ports", "flow", "store", "telemetry", "loops", "memory", "journal"];
-    let local = local.into_iter().chain(["strategy", "enclaves"]);
+    let local = "admin ports flow store telemetry loops memory journal strategy enclaves";
     let of = |config: &Config| {
         serde_json::to_value(config).map_err(|error| Failure::Run(error.to_string()))
     };
     let mut value = of(config)?;
     leave_out(&mut value, &of(&Config::default())?);
     if let Some(sections) = value.as_object_mut() {
-        local.for_each(|section| drop(sections.remove(section)));
+        local.split(' ').for_each(|section| drop(sections.remove(section)));
     }
     let mut text = value.to_string();
     text += &format!("\n{} {} {} {}", file.name, file.id, file.session, file.midnight_ns);
