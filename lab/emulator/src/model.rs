@@ -296,4 +296,20 @@ mod tests {
         assert_eq!(left, right);
         assert_ne!(left[0], left[1]);
     }
+
+    #[test]
+    fn in_slow_motion_all_takes_so_many_times_as_long() {
+        for name in Profile::NAMES {
+            let profile = Profile::named(name).unwrap();
+            let mut usual = model(&profile, 4);
+            let mut slow = model(&profile.clone().slowed(50), 4);
+            for at in 0..2_000 {
+                let (from, to) = (at as usize % 4, (at as usize + 1) % 4);
+                let at = at * 40_000_000;
+                let (one, many) =
+                    (usual.idle_delay_ns(from, to, at), slow.idle_delay_ns(from, to, at * 50));
+                assert!(many.abs_diff(50 * one) <= 1_000, "{name}: {many} of {one} at {at}");
+            }
+        }
+    }
 }

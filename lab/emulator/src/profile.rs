@@ -153,6 +153,31 @@ impl Profile {
         Profile { name: "asymmetric", asymmetry_ns: 100_000, ..Profile::table1() }
     }
 
+    /// The same paths in slow motion: all times are so many `times` as long.
+    /// What a machine that plays all hosts adds by itself weighs less by as much.
+    pub fn slowed(self, times: u64) -> Profile {
+        let bursts = self.bursts.map(|of| Bursts {
+            every_ns: of.every_ns * times,
+            length_ns: of.length_ns * times,
+            extra_ns: of.extra_ns * times,
+        });
+        let stragglers = self.stragglers.map(|of| Stragglers {
+            every_ns: of.every_ns * times,
+            length_ns: of.length_ns * times,
+            ..of
+        });
+        Profile {
+            base_ns: self.base_ns * times,
+            median_ns: self.median_ns * times,
+            copy_ns: self.copy_ns * times,
+            asymmetry_ns: self.asymmetry_ns * times,
+            zone_ns: self.zone_ns * times,
+            bursts,
+            stragglers,
+            ..self
+        }
+    }
+
     /// A profile by its name; `None` for a name that is not among [`Profile::NAMES`].
     pub fn named(name: &str) -> Option<Profile> {
         Some(match name {
