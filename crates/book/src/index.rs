@@ -32,8 +32,11 @@ const WIDTH: usize = 12;
 const LOAD: usize = 5;
 
 /// Keys per bucket, on average, that begin a round in which each bucket shares its keys with a new
-/// one.
-const SHARE: u32 = 4;
+/// one. The more, the fewer cache lines; see [`Index::split`] for the bound.
+const SHARE: u32 = 6;
+
+const _: () =
+    assert!(2 * SHARE as usize <= WIDTH, "a search for what moves ends before the new bucket");
 
 /// Buckets in use from the start.
 const FIRST: usize = 64;
@@ -272,7 +275,8 @@ impl Index {
     ///
     /// That all comes from one bucket, the lower half, and those it has overflowed into. No key is
     /// as far from its home as the new bucket is: all buckets between were full once, which takes
-    /// 12 keys each, and there never were more than 4 for each bucket in use.
+    /// [`WIDTH`] keys each, and there never were more than [`SHARE`], half as many, for each bucket in use,
+    /// of which there are fewer than twice those between.
     #[cold]
     fn split(&mut self, orders: &Slab) {
         let (from, to) = (self.used & self.wide >> 1, self.used);
