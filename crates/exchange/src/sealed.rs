@@ -118,7 +118,8 @@ impl Sealed {
     fn greet(&mut self, out: &mut Outbox) {
         let first = (Channel::OVERLAY, &mut self.link);
         let others = self.others.iter_mut().map(|(channel, link)| (*channel, link));
-        for (channel, link) in std::iter::once(first).chain(others) {
+        let links = std::iter::once(first).chain(others);
+        for (channel, link) in links.filter(|(_, link)| link.has_news()) {
             let mut send = |to, bytes: &[u8]| {
                 let span = out.store(bytes);
                 out.datagram(channel, Peer::Node(to), span);

@@ -213,6 +213,11 @@ impl<S: Keys> Epochs<S> {
         self.all.iter_mut().for_each(|epoch| epoch.links.handle_timeout(now));
     }
 
+    /// Whether [`Epochs::take_hellos`] or [`Epochs::take_held`] may have something.
+    pub(crate) fn has_news(&self) -> bool {
+        self.all.iter().any(|epoch| epoch.links.has_news())
+    }
+
     pub(crate) fn take_hellos(&mut self, mut send: impl FnMut(NodeId, &[u8])) {
         self.all.iter_mut().for_each(|epoch| epoch.links.take(&mut send));
     }

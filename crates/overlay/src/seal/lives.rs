@@ -454,6 +454,11 @@ impl<S: Keys> Links<S> {
         self.waiting = waiting;
     }
 
+    /// Whether [`Links::take`] or [`Links::take_held`] may have something.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.out.is_empty() || !self.met.is_empty()
+    }
+
     /// Takes the hellos that wait to be sent: `send` gets each, and to whom.
     pub(crate) fn take(&mut self, mut send: impl FnMut(NodeId, &[u8])) {
         self.out.drain(..).for_each(|(to, hello)| send(to, hello.as_bytes()));

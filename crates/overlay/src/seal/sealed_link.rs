@@ -263,6 +263,11 @@ impl<S: Keys> SealedLink<S> {
         self.epochs.handle_timeout(now);
     }
 
+    /// Whether [`SealedLink::take_hellos`] or [`SealedLink::take_held`] may have something.
+    pub fn has_news(&self) -> bool {
+        self.epochs.has_news()
+    }
+
     /// Takes what the link itself has to say: `send` gets each datagram and to whom.
     pub fn take_hellos(&mut self, send: impl FnMut(NodeId, &[u8])) {
         self.epochs.take_hellos(send);
