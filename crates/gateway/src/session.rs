@@ -79,13 +79,12 @@ pub(crate) struct Sessions {
 impl Sessions {
     /// The connection, if it is open.
     pub(crate) fn get(&mut self, conn: ConnId) -> Option<Session<'_>> {
-        if self.fix.has(conn) {
-            return Some(Session::Fix(&mut self.fix));
+        match conn.door() {
+            FIX_DOOR => self.fix.has(conn).then_some(Session::Fix(&mut self.fix)),
+            SUBSCRIPTION_DOOR => (self.subscriptions.has(conn))
+                .then_some(Session::Subscription(&mut self.subscriptions)),
+            _ => self.ouch.get(conn).map(Session::Ouch),
         }
-        if self.subscriptions.has(conn) {
-            return Some(Session::Subscription(&mut self.subscriptions));
-        }
-        self.ouch.get(conn).map(Session::Ouch)
     }
 
     /// Connections now open.
