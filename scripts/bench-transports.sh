@@ -10,11 +10,7 @@ missing=()
 { command -v redis-server && command -v redis-cli; } >/dev/null || missing+=(redis-server)
 pkg-config --exists libzmq 2>/dev/null || missing+=(libzmq3-dev pkg-config)
 if ((${#missing[@]})); then
-    echo "installing ${missing[*]}" >&2
-    as_root=()
-    ((EUID == 0)) || as_root=(sudo -n)
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
+    scripts/apt-install.sh "${missing[@]}"
 fi
 
 cargo build --locked --release --quiet --package fairbell-lab --features transports

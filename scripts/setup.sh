@@ -3,15 +3,7 @@
 set -euo pipefail
 
 apt_install() {
-    local as_root=()
-    if [ "$(id -u)" != 0 ]; then as_root=(sudo -n); fi
-    if ! command -v apt-get >/dev/null; then
-        echo "setup: please install: $*" >&2
-        exit 1
-    fi
-    echo "setup: installing $*"
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null
+    "$(dirname "$0")/apt-install.sh" "$@"
 }
 
 command -v cc >/dev/null || apt_install gcc libc6-dev

@@ -19,12 +19,7 @@ node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 20 ? 1 : 0)'
 
 chromium=${FAIRBELL_CHROMIUM:-$(command -v chromium || command -v chromium-browser || true)}
 if [ -z "$chromium" ]; then
-    need apt-get "Chromium, or name it in FAIRBELL_CHROMIUM"
-    as_root=()
-    if [ "$(id -u)" != 0 ]; then as_root=(sudo -n); fi
-    echo "web-test: installing chromium" >&2
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq >&2
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null
+    scripts/apt-install.sh chromium
     chromium=$(command -v chromium)
 fi
 

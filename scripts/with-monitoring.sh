@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command where tests find a Redis server and Prometheus: Debian's, installed with apt-get where they are
-# missing, without starting their services. The programs are in FAIRBELL_REDIS_SERVER, FAIRBELL_PROMETHEUS and
+# Runs a command where tests find a Redis server and Prometheus: Debian's, installed where they are missing,
+# without starting their services. The programs are in FAIRBELL_REDIS_SERVER, FAIRBELL_PROMETHEUS and
 # FAIRBELL_PROMTOOL; tests start what they need, on free ports of loopback.
 #   scripts/with-monitoring.sh cargo test -p fairbell --test telemetry
 set -euo pipefail
@@ -15,17 +15,7 @@ for pair in redis-server:redis-server prometheus:prometheus promtool:prometheus;
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
 done
 if [ ${#missing[@]} != 0 ]; then
-    if ! command -v apt-get >/dev/null; then
-        echo "with-monitoring: please install redis-server, prometheus and promtool" >&2
-        exit 1
-    fi
-    as_root=()
-    if [ "$(id -u)" != 0 ]; then as_root=(sudo -n); fi
-    echo "with-monitoring: installing ${missing[*]}" >&2
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq >&2
-    # In that run level invoke-rc.d starts no service.
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends \
-        "${missing[@]}" >/dev/null
+    "$(dirname "$0")/apt-install.sh" --no-install-recommends "${missing[@]}"
 fi
 
 FAIRBELL_REDIS_SERVER=$(command -v redis-server)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a command with a PostgreSQL server of its own: in a temporary folder, on a free port of loopback, gone
-# with the command. Its address is in FAIRBELL_POSTGRES. Installs the server with apt-get where there is none.
+# with the command. Its address is in FAIRBELL_POSTGRES. Installs Debian's server where there is none.
 #   scripts/with-postgres.sh cargo test -p store
 set -euo pipefail
 
@@ -22,15 +22,7 @@ programs() {
 
 bin=$(programs)
 if [ -z "$bin" ]; then
-    if ! command -v apt-get >/dev/null; then
-        echo "with-postgres: please install the server of PostgreSQL (initdb, pg_ctl)" >&2
-        exit 1
-    fi
-    as_root=()
-    if [ "$(id -u)" != 0 ]; then as_root=(sudo -n); fi
-    echo "with-postgres: installing postgresql" >&2
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq >&2
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null
+    "$(dirname "$0")/apt-install.sh" postgresql
     bin=$(programs)
 fi
 
