@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 SHORT=(scripts rules helm provision)
-STAGES=(scripts rules systemd package image debian boot fleet wheel ansible helm provision module packer)
+STAGES=(scripts rules systemd guests package image debian boot fleet wheel ansible helm provision module packer)
 binary=${FAIRBELL_BINARY:-}
 if [[ ${1:-} == --binary ]]; then
     binary=$2
@@ -29,8 +29,7 @@ fail() {
 # The command $1 of the Debian package $2.
 debian() {
     command -v "$1" >/dev/null && return
-    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$2" >/dev/null
+    scripts/apt-install.sh --no-install-recommends "$2"
     command -v "$1" >/dev/null || fail "$2 has no command $1"
 }
 
@@ -44,7 +43,11 @@ python_in() {
     local at=$work/$1 asked
     shift
     asked=$(printf '%s\n' "$@" | sort)
-    [[ -x $at/bin/pip ]] || python3 -m venv "$at"
+    if [[ ! -x $at/bin/pip ]]; then
+        python3 -m venv "$at"
+        # The shell remembers where it has found python3 before.
+        hash -r
+    fi
     ! grep -qxF "$(tr '\n' ' ' <<<"$asked")" "$at/asked" 2>/dev/null || return 0
     "$at/bin/pip" install --quiet --disable-pip-version-check "$@"
     tr '\n' ' ' <<<"$asked" >>"$at/asked"

@@ -173,6 +173,28 @@ have_binary() {
     binary=$(scripts/package.py --build-only | tail -1)
 }
 
+# The modules that tests of strategies run are what their sources make.
+check_guests() {
+    debian clang clang
+    debian wasm-ld lld
+    local at=$work/guests module
+    rm -rf "$at"
+    mkdir -p "$at/changed"
+    scripts/build-strategies.sh "$at"
+    for module in crates/strategy/tests/guests/*.wasm; do
+        cmp "$module" "$at/$(basename "$module")" || fail "$module is not what its source makes: scripts/build-strategies.sh crates/strategy/tests/guests"
+        echo "$(basename "$module"): the bytes that its source makes"
+    done
+    # Control: a line more before a place that can panic.
+    cp -r sdk scripts "$at/changed"
+    mkdir -p "$at/changed/crates/strategy" target
+    cp -r crates/strategy/wit "$at/changed/crates/strategy"
+    ln -s "$PWD/target" "$at/changed/target"
+    sed -i '0,/^use /s//\n&/' "$at/changed/sdk/strategy/examples/misbehave.rs"
+    "$at/changed/scripts/build-strategies.sh" "$at/other"
+    ! cmp -s "$at/misbehave.wasm" "$at/other/misbehave.wasm" || fail "a change of the source is not noticed"
+}
+
 # Packs twice, in other folders, time zones, languages and with another umask.
 check_package() {
     have_binary
@@ -510,13 +532,14 @@ check_helm() {
     PYTHONDONTWRITEBYTECODE=1 "$work/helm/bin/python" deploy/helm/test.py "$work/chart-venue/keys"
     python3 deploy/helm/schemas.py "$work/schemas" 1.33.0 1.35.0 1.37.0
     schemas=$work/schemas
+    # One stream of all objects, so that each version reads its schemas once.
     for settings in '{}' '{"scale": {"enabled": true}, "roles": {"edge": {"most": 9}}}' '{"shards": 2, "roles": {"root": {"replicas": 6}}}' '{"hostNetwork": true, "service": {"type": "LoadBalancer"}, "roles": {"proxy": {"dataPlane": ["tc-clone", "udp"]}}}'; do
         echo "$settings" >"$work/values.json"
-        in_helm template "$chart" "$work/values.json" >"$rendered"
-        for release in 1.33.0 1.35.0 1.37.0; do
-            kubeconform -strict -summary -kubernetes-version "$release" \
-                -schema-location "$schemas/v$release/{{ .ResourceKind }}{{ .KindSuffix }}.json" "$rendered"
-        done
+        in_helm template "$chart" "$work/values.json"
+    done >"$rendered"
+    for release in 1.33.0 1.35.0 1.37.0; do
+        kubeconform -strict -summary -kubernetes-version "$release" \
+            -schema-location "$schemas/v$release/{{ .ResourceKind }}{{ .KindSuffix }}.json" "$rendered"
     done
     # Control: a field that Kubernetes does not have.
     sed 's/^  podManagementPolicy:/  podManagementPolitics:/' "$rendered" >"$work/broken.yaml"

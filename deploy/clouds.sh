@@ -52,58 +52,91 @@ print(f"inventory: {len(hosts)} machines")
 P
 }
 
-# The OpenTofu module: its form, its arguments by the provider's schema, rules of tflint and checkov.
+# The OpenTofu module: its form, its arguments by the provider's schema, a plan of a whole fleet, rules of tflint and checkov.
 check_module() {
-    local at=$work/module schema=$work/provider/schema.json files checkov=("$work/checkov/bin/checkov" --framework terraform --skip-download --compact --quiet)
+    local at=$work/module checkov=("$work/checkov/bin/checkov" --framework terraform --skip-download --compact --quiet) files
+    local module=$at/module vars=$at/aws/fleet.tfvars.json
     debian jq jq
-    go_tool hclfmt github.com/hashicorp/hcl/v2@v2.25.0 cmd/hclfmt
+    go_tool tofu github.com/opentofu/opentofu@v1.12.6 cmd/tofu
     go_tool tflint github.com/terraform-linters/tflint@v0.64.0 .
     python_in checkov 'checkov>=3.3,<4'
-    tools_provision
-    files=(deploy/tofu/*.tf deploy/packer/*.hcl)
-    in_form "${files[@]}" || fail "hclfmt has another form"
-    echo "hclfmt: ${#files[@]} files, nothing to say"
-    provider_schema
-    python3 deploy/tofu/arguments.py deploy/tofu "$schema" || fail "arguments that the provider does not take"
+    python_in provider 'grpcio>=1.66,<2' 'cryptography>=43'
+    venue_in_the_cloud "$at"
+    stand_in_provider
+    local -x TF_CLI_CONFIG_FILE=$work/provider/tofu.rc FAIRBELL_AWS_SCHEMA=$work/provider/schema.json
+    files=(deploy/tofu/*.tf deploy/tofu/tests/*.hcl deploy/packer/*.hcl)
+    in_form "${files[@]}" || fail "tofu fmt has another form"
+    echo "tofu fmt: ${#files[@]} files, nothing to say"
+    cp -r deploy/tofu "$module"
+    in_tofu validate >"$at/validate.log" 2>&1 || fail "tofu validate: $(cat "$at/validate.log")"
+    # That the provider is none from a registry is a warning.
+    grep -q 'Success!' "$at/validate.log" || fail "tofu validate: $(cat "$at/validate.log")"
+    echo "tofu validate: nothing to say"
+    # A plan of the whole fleet with the variables that `provision` has written, results of resources made up.
+    in_tofu test -var-file="$vars" >"$at/test.log" 2>&1 || fail "tofu test: $(cat "$at/test.log")"
+    tail -1 "$at/test.log"
     # All rules of the language but those of a registry's modules.
     tflint --chdir=deploy/tofu --no-color || fail "tflint"
     echo "tflint: nothing to say"
-    rm -rf "$at"
-    cp -r deploy/tofu "$at"
     "${checkov[@]}" --directory deploy/tofu --output cli --output json --output-file-path "console,$at/checkov.json" >"$at/checkov.log" 2>&1 ||
         fail "checkov: $(cat "$at/checkov.log")"
     jq -r '.summary | "checkov: \(.passed) passed, \(.failed) failed, \(.skipped) excepted, each with a reason in the file"' "$at/checkov.json"
-    # Controls: another form, an argument that the provider has not and one that is missing, a variable that nobody uses, disks that
-    # are not encrypted.
-    sed -i 's/^  cidr_block .*/  cidr_blocks=var.network/; /^  name = var.domain/d' "$at/network.tf"
-    refuses in_form "$at/network.tf"
-    refuses python3 deploy/tofu/arguments.py "$at" "$schema"
-    grep -q 'aws_vpc fleet: no argument cidr_blocks' "$work/refused.log" && grep -q 'aws_route53_zone names: name is missing' "$work/refused.log" ||
-        fail "arguments: $(cat "$work/refused.log")"
-    printf 'variable "nobody" {\n  description = "x"\n  type        = string\n}\n' >>"$at/variables.tf"
-    refuses tflint --chdir="$at" --no-color
-    grep -q terraform_unused_declarations "$work/refused.log" || fail "tflint: $(cat "$work/refused.log")"
-    sed -i '/encrypted *= true/d' "$at/machines.tf"
-    refuses "${checkov[@]}" --directory "$at"
+    # Controls: another form, an argument that the provider has not, one that is missing, metadata without a token, a variable that
+    # nobody uses, disks that are not encrypted.
+    changed network.tf 's/^  cidr_block .*/  cidr_block=var.network/'
+    refuses in_form "$module/network.tf"
+    changed network.tf 's/^  cidr_block .*/  cidr_blocks = var.network/'
+    not_in_tofu 'argument named "cidr_blocks" is not expected' validate
+    changed network.tf '/^  name = var.domain/d'
+    not_in_tofu 'argument "name" is required' validate
+    changed network.tf ''
+    changed machines.tf 's/http_tokens  .*/http_tokens                 = "optional"/'
+    not_in_tofu 'needs a token' test -var-file="$vars"
+    changed machines.tf '/encrypted *= true/d'
+    refuses "${checkov[@]}" --directory "$module"
     grep -q 'aws_ebs_volume.journal' "$work/refused.log" || fail "checkov: $(cat "$work/refused.log")"
+    printf 'variable "nobody" {\n  description = "x"\n  type        = string\n}\n' >>"$module/variables.tf"
+    refuses tflint --chdir="$module" --no-color
+    grep -q terraform_unused_declarations "$work/refused.log" || fail "tflint: $(cat "$work/refused.log")"
 }
 
 in_form() {
     local file
     for file in "$@"; do
-        hclfmt "$file" | diff "$file" - || return
+        tofu fmt - <"$file" | diff "$file" - || return
     done
 }
 
-# The provider's schema, out of an npm package that is made of it: the provider itself is in no registry that can be had everywhere.
-provider_schema() {
+# OpenTofu in the copy of the module, which can be changed.
+in_tofu() {
+    tofu -chdir="$work/module/module" "$1" -no-color "${@:2}"
+}
+
+# A control: the text $1 is what OpenTofu has against the changed module.
+not_in_tofu() {
+    refuses in_tofu "${@:2}"
+    tr -s '\n \342\224\202\225\267\265' ' ' <"$work/refused.log" | grep -qF "$1" || fail "tofu ${*:2}: $(cat "$work/refused.log")"
+}
+
+# The module's file $1, as it is but for an edit by sed, in the copy.
+changed() {
+    sed "$2" "deploy/tofu/$1" >"$work/module/module/$1"
+    [[ -z $2 ]] || ! cmp -s "deploy/tofu/$1" "$work/module/module/$1" || fail "nothing in $1 that '$2' changes"
+}
+
+# What stands for the provider, which is in no registry that can be had everywhere: its schema out of an npm package that is made of it, told by
+# a program of its own.
+stand_in_provider() {
     local at=$work/provider
     if [[ ! -d $at/package ]]; then
-        mkdir -p "$at"
         (cd "$at" && tar -xzf "$(npm pack --silent @cdktf/provider-aws@21.22.1)" --wildcards 'package/lib/*/index.d.ts' 'package/lib/*/index-structs/*' &&
             rm -f ./*.tgz)
     fi
     python3 deploy/tofu/schema.py deploy/tofu "$at/package" "$at/schema.json"
+    mkdir -p "$at/plugin"
+    printf '#!/bin/sh\nexec %s/bin/python %s/deploy/tofu/provider.py\n' "$at" "$PWD" >"$at/plugin/terraform-provider-aws"
+    chmod 755 "$at/plugin/terraform-provider-aws"
+    printf 'provider_installation {\n  dev_overrides {\n    "hashicorp/aws" = "%s/plugin"\n  }\n  direct {}\n}\n' "$at" >"$at/tofu.rc"
 }
 
 # The image's template, by Debian's Packer. That is 1.6, which has these two plugins built in, and knows no block that asks for them

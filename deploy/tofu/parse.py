@@ -3,7 +3,7 @@
 
     parse.py TOFU PACKER TFVARS     folders of *.tf and *.pkr.hcl; the variables that `fairbell cluster provision` writes
 
-Each reference has to lead to something, and each variable to be given. Whether resources have these arguments is arguments.py's.
+Each reference has to lead to something, and each variable to be given. Whether resources have these arguments is judged by the stage `module`.
 """
 
 import json

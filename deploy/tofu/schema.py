@@ -2,7 +2,7 @@
 """Schemas of the provider hashicorp/aws for those resources that a module has, out of the npm package @cdktf/provider-aws, whose
 TypeScript declarations are made of them.
 
-    schema.py MODULE PACKAGE OUT      MODULE: a folder of *.tf; PACKAGE: the unpacked npm package; OUT: the file for arguments.py
+    schema.py MODULE PACKAGE OUT      MODULE: a folder of *.tf; PACKAGE: the unpacked npm package; OUT: the file for provider.py
 """
 
 import json
