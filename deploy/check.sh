@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 SHORT=(scripts rules helm provision)
-STAGES=(scripts rules systemd guests package image debian boot fleet wheel ansible helm provision module packer)
+STAGES=(scripts rules systemd build guests package image debian boot fleet wheel ansible helm provision module packer)
 binary=${FAIRBELL_BINARY:-}
 if [[ ${1:-} == --binary ]]; then
     binary=$2

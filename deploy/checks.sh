@@ -173,6 +173,31 @@ have_binary() {
     binary=$(scripts/package.py --build-only | tail -1)
 }
 
+# The release is built a second time: of a copy of the sources in another folder, with dependencies unpacked in another folder, in
+# another time zone, language and with another umask. Both have to be the same bytes.
+check_build() {
+    debian strip binutils
+    local at=$work/elsewhere first second cargo=${CARGO_HOME:-$HOME/.cargo} path
+    first=$(scripts/package.py --build-only | tail -1)
+    binary=${binary:-$first}
+    copy_elsewhere
+    second=$(build_elsewhere)
+    strip --strip-all -o "$at/first" "$first"
+    strip --strip-all -o "$at/second" "$second"
+    cmp "$at/first" "$at/second" || fail "two builds, other bytes"
+    for path in "$PWD" "$cargo/" "$at"; do
+        ! grep -qaF "$path" "$at/first" || fail "the program has the path $path in it"
+    done
+    grep -qaF /fairbell/crates "$at/first" || fail "no path of a source in the program: what is looked for?"
+    echo "two builds: $(stat -c %s "$at/first") bytes, the same: $(sha256sum <"$at/first" | cut -c1-16)"
+    # Control: other sources are noticed.
+    sed -i 's/    fairbell::main()/    std::hint::black_box(std::process::id());\n&/' "$at/source/crates/fairbell/src/main.rs"
+    ! cmp -s crates/fairbell/src/main.rs "$at/source/crates/fairbell/src/main.rs" || fail "nothing was changed in the copy"
+    second=$(build_elsewhere)
+    strip --strip-all -o "$at/second" "$second"
+    ! cmp -s "$at/first" "$at/second" || fail "a build of other sources is not noticed"
+}
+
 # The modules that tests of strategies run are what their sources make.
 check_guests() {
     debian clang clang
