@@ -465,9 +465,7 @@ impl Gateway {
         let mut fresh = std::mem::take(&mut self.fresh);
         for account in fresh.drain(..) {
             let Some(conn) = self.conn(account) else { continue };
-            if self.context.ways.len() > 1
-                && let Some(mut session) = self.sessions.get(conn)
-            {
+            if let Some(mut session) = self.sessions.get(conn) {
                 let push = |shard, report| session.push(now.now, account, (shard, report));
                 self.streams.drain(account, push);
             }
