@@ -2,14 +2,17 @@
 //! machine joins, a bundle is made.
 
 mod common;
+#[path = "../../host/tests/common/ports.rs"]
+mod ports;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Running, document, number};
+use ports::free_ports;
 use serde_json::Value;
 
 const VENUE: &str = "[overlay]\ndepth = 1\nfanout = 1\nreceivers = 1\nhedge = 0\n\n[engine]\n\
@@ -27,25 +30,14 @@ impl Drop for Fleet {
     }
 }
 
-fn ports(first: u16) -> u16 {
-    let own = first + (std::process::id() % 60) as u16 * 64;
-    let free = |first: &u16| {
-        (*first..first + 64).all(|port| {
-            let at = ("0.0.0.0", port);
-            TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
-        })
-    };
-    (own..own + 1_024).step_by(64).find(free).expect("free ports")
-}
-
 impl Fleet {
     /// As the documents say: init, addresses, issue.
-    fn new(name: &str, first: u16) -> Fleet {
-        Fleet::made((name, first), &["--roots", "3"], 16)
+    fn new(name: &str) -> Fleet {
+        Fleet::made(name, &["--roots", "3"], 16)
     }
 
     /// With these options of init, and so many ports a node.
-    fn made((name, first): (&str, u16), options: &[&str], each: u16) -> Fleet {
+    fn made(name: &str, options: &[&str], each: u16) -> Fleet {
         let dir = std::env::temp_dir().join(format!("fairbell-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).expect("a folder");
@@ -64,7 +56,7 @@ impl Fleet {
         let made = made.expect("it runs");
         assert!(made.status.success(), "{}", said(&made));
         let text = std::fs::read_to_string(fleet.file()).expect("read");
-        let mut port = ports(first);
+        let mut port = free_ports(64);
         let mut lines = Vec::new();
         for line in text.lines() {
             if line.starts_with("address = ") {
@@ -191,7 +183,7 @@ fn damage(dir: &Path) {
 
 #[test]
 fn two_of_three_disks_are_lost_and_the_third_ones_log_counts_by_an_operators_word() {
-    let fleet = Fleet::new("recover", 23_000);
+    let fleet = Fleet::new("recover");
     let roots = ["root-1", "root-2", "root-3"];
     let mut running: Vec<Running> = roots.iter().map(|name| fleet.start(name)).collect();
     fleet.wait("up", |status| roots.iter().all(|name| is_up(status, name)));
@@ -257,7 +249,7 @@ fn two_of_three_disks_are_lost_and_the_third_ones_log_counts_by_an_operators_wor
 
 #[test]
 fn an_empty_machine_joins_by_a_token_and_a_bundle_has_no_key_in_it() {
-    let fleet = Fleet::new("join", 27_800);
+    let fleet = Fleet::new("join");
     let mut running: Vec<Running> =
         ["root-1", "root-2", "root-3"].iter().map(|name| fleet.start(name)).collect();
     fleet.wait("led", |status| is_up(status, "root-1"));
@@ -345,7 +337,7 @@ fn an_empty_machine_joins_by_a_token_and_a_bundle_has_no_key_in_it() {
 
 #[test]
 fn two_shards_trade_side_by_side_and_statements_are_of_both() {
-    let fleet = Fleet::made(("shards", 24_900), &["--roots", "1", "--shards", "2"], 18);
+    let fleet = Fleet::made("shards", &["--roots", "1", "--shards", "2"], 18);
     let text = std::fs::read_to_string(fleet.file()).expect("read");
     assert!(
         text.contains("symbols = [\"GENA\"]") && text.contains("roots = [\"root-2\"]"),

@@ -2,8 +2,10 @@
 //! trades while the root that leads is killed, and tells its feed.
 
 mod common;
+#[path = "../../host/tests/common/ports.rs"]
+mod ports;
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +17,7 @@ use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, Port};
 use host::fleet::messages::Operation;
 use host::subscriber::Session;
 use net::Clock;
+use ports::free_ports;
 use serde_json::Value;
 use wire::subscription::Way;
 
@@ -29,19 +32,6 @@ const VENUE: &str = "[overlay]\ndepth = 2\nfanout = 2\nreceivers = 2\nhedge = 0\
 const PATIENCE: Duration = Duration::from_secs(40);
 const V4: &str = "127.0.0.1";
 const V6: &str = "::1";
-
-/// The first of 128 ports that nobody has now, below those that the system gives away by itself.
-fn ports() -> u16 {
-    let free = |first: &u16| {
-        (*first..first + 128).all(|port| {
-            let at = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
-            TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
-        })
-    };
-    let own = (std::process::id() % 60) as u16;
-    let tried = (0..60).map(|step| 12_000 + (own + step) % 60 * 128);
-    tried.into_iter().find(free).expect("free ports")
-}
 
 struct Venue {
     dir: PathBuf,
@@ -70,7 +60,7 @@ impl Venue {
             edge("edge-1", edges[0]),
             edge("edge-2", edges[1]),
         ];
-        for (node, port) in nodes.iter_mut().zip((ports()..).step_by(16)) {
+        for (node, port) in nodes.iter_mut().zip((free_ports(128)..).step_by(16)) {
             node.port = Some(port);
         }
         // The loopback interface has no route to groups of IPv6.

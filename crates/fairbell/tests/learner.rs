@@ -2,11 +2,11 @@
 
 #[path = "common/mod.rs"]
 mod common;
+#[path = "../../host/tests/common/ports.rs"]
+mod ports;
 
-use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use host::failure::Failure;
@@ -19,6 +19,7 @@ use serde_json::Value;
 use store::Query;
 
 use common::{Running, document, number};
+use ports::free_ports;
 
 const LEARNER: &str = "learner-1";
 const EDGE: &str = "edge-1";
@@ -42,24 +43,6 @@ const VENUE: &str = "[overlay]\ndepth = 1\nfanout = 1\nreceivers = 1\nhedge = 0\
 const PATIENCE: Duration = Duration::from_secs(40);
 /// Records that a learner may be behind and count as having the log.
 const NEAR: u64 = 16;
-
-/// The first of 80 ports that nobody has now and no other test here will, below those that the system
-/// gives away by itself.
-fn ports() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let free = |first: &u16| {
-        (*first..first + 80).all(|port| {
-            let at = ("0.0.0.0", port);
-            TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
-        })
-    };
-    let own = (std::process::id() % 100) as u16;
-    let tried = (0..100).map(|_| {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        14_000 + (own + step) % 100 * 80
-    });
-    tried.into_iter().find(free).expect("free ports")
-}
 
 /// A folder for one test; gone with it.
 struct Scratch(PathBuf);
@@ -87,7 +70,7 @@ impl Venue {
             port: Some(port),
             ..NodeEntry::new(name, "127.0.0.1", vec![role])
         };
-        let nodes = NAMES.into_iter().zip((ports()..).step_by(16)).map(node).collect();
+        let nodes = NAMES.into_iter().zip((free_ports(80)..).step_by(16)).map(node).collect();
         let path = scratch.0.join("cluster.toml");
         let file = ClusterFile::new(&path, "lab", Clock::start(0).now(), nodes);
         let file = file.expect("a cluster");

@@ -1,7 +1,6 @@
 //! A venue of three processes on loopback: participants that subscribe to its feed have the same books,
 //! also those whose edge dies while orders come; and all of it is restarted, machine by machine.
 
-use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,7 +9,10 @@ use serde_json::Value;
 
 #[allow(dead_code)]
 mod common;
+#[path = "../../host/tests/common/ports.rs"]
+mod ports;
 use common::{Running, number};
+use ports::free_ports;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const NODES: [&str; 3] = ["root-1", "edge-1", "edge-2"];
@@ -34,19 +36,6 @@ fn fairbell(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairbell"));
     command.args(args).stdin(Stdio::null());
     command
-}
-
-/// The first of 49 ports that nobody has, below those that the system gives away by itself; each test
-/// looks for its own.
-fn ports(test: u16) -> u16 {
-    let free = |first: &u16| {
-        (*first..first + 49).all(|port| {
-            let at = ("0.0.0.0", port);
-            TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
-        })
-    };
-    let own = 21_000 + test * 3_000 + (std::process::id() % 32) as u16 * 64;
-    (own..own + 1_000).step_by(64).find(free).expect("free ports")
 }
 
 /// Makes the venue's files: all machines on loopback, 16 ports apart. The accounts' password.
@@ -110,7 +99,7 @@ fn subscribers_build_the_same_books_and_one_goes_on_when_its_edge_dies() {
     let name = format!("fairbell-subscribe-{}", std::process::id());
     let scratch = Scratch(std::env::temp_dir().join(name));
     std::fs::create_dir_all(&scratch.0).expect("a folder");
-    let first = ports(0);
+    let first = free_ports(49);
     let password = found(&scratch, first);
     let (cluster, ca) = (scratch.at("cluster/cluster.toml"), scratch.at("cluster/authority.pem"));
     let mut nodes: Vec<Running> = (NODES.iter())
@@ -240,7 +229,7 @@ fn all_machines_are_restarted_one_after_another_and_one_that_stays_away_stops_th
     let name = format!("fairbell-upgrade-{}", std::process::id());
     let scratch = Scratch(std::env::temp_dir().join(name));
     std::fs::create_dir_all(&scratch.0).expect("a folder");
-    found(&scratch, ports(1));
+    found(&scratch, free_ports(49));
     let cluster = scratch.at("cluster/cluster.toml");
     let (program, dir) = (env!("CARGO_BIN_EXE_fairbell"), scratch.at("."));
     // Ends the process there was, and starts another one that outlives this shell.
@@ -300,7 +289,7 @@ fn a_plant_hears_the_venue_from_two_edges_and_goes_on_without_one() {
     let name = format!("fairbell-plant-{}", std::process::id());
     let scratch = Scratch(std::env::temp_dir().join(name));
     std::fs::create_dir_all(&scratch.0).expect("a folder");
-    let first = ports(2);
+    let first = free_ports(49);
     let password = found(&scratch, first);
     let (cluster, ca) = (scratch.at("cluster/cluster.toml"), scratch.at("cluster/authority.pem"));
     let node = |name: &str| {

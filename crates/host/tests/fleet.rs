@@ -1,8 +1,8 @@
 //! Machines of a venue in one process, over loopback: who is let in, and who is told why not.
 
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -21,31 +21,17 @@ use wire::subscription::Way;
 
 #[path = "fleet/names.rs"]
 mod names;
+#[path = "common/ports.rs"]
+mod ports;
 #[path = "fleet/shards.rs"]
 mod shards;
+
+use ports::free_ports;
 
 const VENUE: &str = "[overlay]\ndepth = 1\nfanout = 1\nreceivers = 2\nhedge = 0\n\n[engine]\n\
                      open_orders_max = 1000\n\n[memory]\nrepair_mib = 1\n\n[journal]\nsegment_mib = \
                      2\n\n[day]\nauctions = false\n";
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// The first of 96 ports that nobody has now and no other test of this process will: below those that
-/// the system gives away by itself.
-fn ports() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let own = (std::process::id() % 150) as u16;
-    let free = |first: &u16| {
-        (*first..first + 96).all(|port| {
-            let at = ("0.0.0.0", port);
-            TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
-        })
-    };
-    let candidates = (0..200).map(|_| {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        10_000 + (own * 128 + step * 128) % 12_800
-    });
-    candidates.into_iter().find(free).expect("free ports")
-}
 
 /// A venue, its files in a folder that goes with it.
 struct Venue {
@@ -75,7 +61,7 @@ impl Venue {
         let _ = std::fs::remove_dir_all(&dir);
         host::files::folder(&dir).expect("a folder");
         std::fs::write(dir.join("venue.toml"), VENUE).expect("written");
-        let first = ports();
+        let first = free_ports(96);
         let edges = [("edge-1", NodeRole::Edge), ("edge-2", NodeRole::Edge)];
         let names: Vec<_> = roots.iter().copied().chain(edges).collect();
         let nodes = names.iter().copied().zip((first..).step_by(16)).map(|((name, role), port)| {

@@ -1,9 +1,8 @@
 //! A tree planned over loopback: machines probe each other while they run, and a tree is applied.
 
-use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,11 @@ use host::fleet::node::{self, NodeOptions};
 use host::fleet::plan::{PlanReport, PlanRequest};
 use net::Clock;
 
+#[path = "common/ports.rs"]
+mod ports;
+
+use ports::free_ports;
+
 const VENUE: &str = "[overlay]\ndepth = 2\nfanout = 1\nreceivers = 2\nhedge = 1\nstandby = 1\n\n\
                      [engine]\nopen_orders_max = 1000\n\n[memory]\nrepair_mib = 1\n\n[journal]\n\
                      segment_mib = 2\n\n[day]\nauctions = false\n";
@@ -30,22 +34,6 @@ const NAMES: [(&str, NodeRole); 6] = [
     ("standby-1", NodeRole::Standby),
 ];
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// First of as many free ports as the machines need.
-fn ports() -> u16 {
-    let count = 16 * NAMES.len() as u16;
-    let own = (std::process::id() % 90) as u16;
-    let free = |first: &u16| {
-        (*first..first + count).all(|port| {
-            let at = ("0.0.0.0", port);
-            TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
-        })
-    };
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let steps = (0..60).map(|_| NEXT.fetch_add(1, Ordering::Relaxed));
-    let mut firsts = steps.map(|step| 23_000 + (own + step) % 90 * count);
-    firsts.find(free).expect("free ports")
-}
 
 struct Venue {
     dir: PathBuf,
@@ -62,9 +50,12 @@ impl Venue {
         let _ = std::fs::remove_dir_all(&dir);
         host::files::folder(&dir).expect("a folder");
         std::fs::write(dir.join("venue.toml"), VENUE).expect("written");
-        let nodes = NAMES.into_iter().zip((ports()..).step_by(16)).map(|((name, role), port)| {
-            NodeEntry { port: Some(port), ..NodeEntry::new(name, "127.0.0.1", vec![role]) }
-        });
+        let nodes = NAMES.into_iter().zip((free_ports(16 * NAMES.len() as u16)..).step_by(16)).map(
+            |((name, role), port)| NodeEntry {
+                port: Some(port),
+                ..NodeEntry::new(name, "127.0.0.1", vec![role])
+            },
+        );
         let path = dir.join("cluster.toml");
         let file = ClusterFile::new(&path, "lab", Clock::start(0).now(), nodes.collect());
         let text = file.expect("a cluster").text().expect("text");

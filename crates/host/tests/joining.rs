@@ -2,9 +2,9 @@
 //! is told why not.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,28 +23,16 @@ use host::fleet::token::{self, Token};
 use net::Clock;
 use serde_json::Value;
 
+#[path = "common/ports.rs"]
+mod ports;
+
+use ports::free_ports;
+
 const VENUE: &str = "[overlay]\ndepth = 1\nfanout = 1\nreceivers = 2\nhedge = 0\n\n[engine]\n\
                      open_orders_max = 1000\n\n[memory]\nrepair_mib = 1\n\n[journal]\nsegment_mib = \
                      2\n\n[day]\nauctions = false\n";
 const PATIENCE: Duration = Duration::from_secs(40);
 const HOUR: Duration = Duration::from_secs(3_600);
-
-/// The first of 96 ports that nobody has now and no other test of this process will.
-fn ports() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let own = (std::process::id() % 90) as u16;
-    let free = |first: &u16| {
-        (*first..first + 96).all(|port| {
-            let at = ("0.0.0.0", port);
-            TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
-        })
-    };
-    let candidates = (0..100).map(|_| {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        20_000 + (own * 112 + step * 112) % 11_000
-    });
-    candidates.into_iter().find(free).expect("free ports")
-}
 
 /// What ends a machine that runs, and its thread.
 type Running = (Arc<AtomicBool>, JoinHandle<Result<(), Failure>>);
@@ -64,7 +52,7 @@ impl Venue {
         let _ = std::fs::remove_dir_all(&dir);
         host::files::folder(&dir).expect("a folder");
         std::fs::write(dir.join("venue.toml"), VENUE).expect("written");
-        let first = ports();
+        let first = free_ports(96);
         let names = (1..=roots).map(|number| (format!("root-{number}"), NodeRole::Root));
         let edges = (1..=2).map(|number| (format!("edge-{number}"), NodeRole::Edge));
         let nodes = names.chain(edges).zip((first..).step_by(16)).map(|((name, role), port)| {

@@ -13,6 +13,8 @@ mod common;
 mod flow;
 mod model;
 mod node;
+#[path = "../../../host/tests/common/ports.rs"]
+mod ports;
 mod run;
 mod server;
 

@@ -1,6 +1,5 @@
 //! A venue of processes on loopback: each root feeds a store of its own, also over a failover.
 
-use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use store::Query;
 
 use super::Scratch;
 use super::common::{Running, document, number};
+use super::ports::free_ports;
 
 const ROOTS: [&str; 3] = ["root-1", "root-2", "root-3"];
 const EDGE: &str = "edge-1";
@@ -26,19 +26,6 @@ const VENUE: &str = "[overlay]\ndepth = 1\nfanout = 1\nreceivers = 1\nhedge = 0\
                      [[account]]\nname = \"nobody\"\nusername = \"FLOW01\"\npassword = \"flow\"\n\n\
                      [[account]]\nname = \"one\"\nusername = \"C001\"\npassword = \"secret\"\n";
 const PATIENCE: Duration = Duration::from_secs(40);
-
-/// The first of 64 ports that nobody has now, below those that the system gives away by itself.
-fn ports() -> u16 {
-    let free = |first: &u16| {
-        (*first..first + 64).all(|port| {
-            let at = ("0.0.0.0", port);
-            TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
-        })
-    };
-    let own = (std::process::id() % 100) as u16;
-    let tried = (0..100).map(|step| 23_000 + (own + step) % 100 * 64);
-    tried.into_iter().find(free).expect("free ports")
-}
 
 struct Venue {
     scratch: Scratch,
@@ -55,7 +42,7 @@ impl Venue {
             NodeEntry { port: Some(port), ..NodeEntry::new(name, "127.0.0.1", vec![role]) }
         };
         let names = ROOTS.into_iter().chain([EDGE]);
-        let nodes = names.zip((ports()..).step_by(16)).map(node).collect();
+        let nodes = names.zip((free_ports(64)..).step_by(16)).map(node).collect();
         let path = scratch.at("cluster.toml");
         let file = ClusterFile::new(&path, "lab", Clock::start(0).now(), nodes);
         let file = file.expect("a cluster");

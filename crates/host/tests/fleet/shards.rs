@@ -14,7 +14,7 @@ fn venue(name: &str) -> Venue {
     let _ = std::fs::remove_dir_all(&dir);
     host::files::folder(&dir).expect("a folder");
     std::fs::write(dir.join("venue.toml"), VENUE).expect("written");
-    let first = ports();
+    let first = free_ports(96);
     let (root, edge) = (NodeRole::Root, NodeRole::Edge);
     let names = [("root-1", root), ("root-2", root), ("edge-1", edge), ("edge-2", edge)];
     let nodes = names.into_iter().zip((first..).step_by(18)).map(|((name, role), port)| {
