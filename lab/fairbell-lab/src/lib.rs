@@ -15,6 +15,7 @@ pub mod cli;
 pub mod clock;
 pub mod cloud;
 pub mod drill;
+pub mod flat;
 pub mod log;
 pub mod own_feed;
 pub mod replay;

@@ -20,6 +20,7 @@ mod replicas;
 mod run;
 mod scenario;
 mod shards;
+mod soak;
 mod strategies;
 mod zones;
 
@@ -27,6 +28,7 @@ pub use attacks::AttackArgs;
 pub use days::DaysArgs;
 pub use fuzz::FuzzArgs;
 pub use replicas::ReplicasArgs;
+pub use soak::SoakArgs;
 pub use strategies::StrategySimArgs;
 pub use zones::ZonesArgs;
 
@@ -93,6 +95,8 @@ pub enum Sim {
     Replicas(ReplicasArgs),
     /// A venue over many days without a restart: nights, orders that stay, instruments that change
     Days(DaysArgs),
+    /// Days of trading with a fault every minute, in minutes: nothing lost, memory flat
+    Soak(SoakArgs),
     /// Groups of replicas in two zones: what each layout costs, and what is left without a zone
     Zones(ZonesArgs),
     /// A participant's program beside an edge: what it hears and when, and the same orders again
@@ -106,6 +110,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         Some(Sim::Attack(args)) => return attacks::run(args),
         Some(Sim::Replicas(args)) => return replicas::run(args),
         Some(Sim::Days(args)) => return days::run(args),
+        Some(Sim::Soak(args)) => return soak::run(args),
         Some(Sim::Zones(args)) => return zones::run(args),
         Some(Sim::Strategy(args)) => return strategies::run(args),
         None => {}

@@ -392,3 +392,26 @@ fn what_makes_the_feed_fairer_is_switched_on_and_off_in_one_cloud() {
     }
     assert!(document["floor_dws_ns"]["p50"].as_u64().is_some_and(|ns| ns > 0), "{document}");
 }
+
+#[test]
+fn a_soak_strikes_one_fault_after_another_and_finds_the_answer_that_is_lost() {
+    let args = ["cloud", "soak", "--json", "--for", "20s", "--warm-up", "5s", "--every", "4s"];
+    let more = ["--rate", "300", "--look-every", "500ms", "--control", "lost"];
+    let Some((document, code, said)) = document("soak", &[&args[..], &more].concat()) else {
+        return;
+    };
+    let number = |key: &str| document[key].as_u64().unwrap_or(0);
+    assert_eq!((code, number("requests_lost")), (1, 1), "the control: {said}");
+    assert!(number("faults_struck") > 0 && number("requests_sent") > 1_000, "{document}");
+    assert!(document["books_equal"] == true && number("answered_twice") == 0, "{document}");
+    // Roots and the machines of the first zone are never killed.
+    let judged = document["memory"].as_array().expect("processes");
+    let lived = |name: &str| judged.iter().any(|of| of["name"] == name);
+    assert!(
+        ["root-1", "root-2", "root-3", "proxy-1", "edge-1"].into_iter().all(lived),
+        "{judged:?}"
+    );
+    assert!(
+        judged.iter().all(|of| of["first_bytes"].as_u64().is_some_and(|bytes| bytes > 1 << 20))
+    );
+}

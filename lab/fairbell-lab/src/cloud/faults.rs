@@ -157,6 +157,17 @@ impl Fault {
         Fault { kind, target: target.to_string(), at: Duration::ZERO, lasts }
     }
 
+    /// What is done.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whose it is.
+    #[cfg(test)]
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
     /// Whether roots need disks of their own for it.
     pub fn needs_disks(&self) -> bool {
         let cuts_power = self.kind == Kind::Kill && !self.target.starts_with("edge-");

@@ -20,6 +20,7 @@ mod scale;
 mod service;
 mod shards;
 mod site;
+mod soak;
 mod strategies;
 mod web_client;
 
@@ -167,6 +168,8 @@ pub struct CloudArgs {
 pub enum What {
     /// Each fault many times, and what it cost participants
     Drill(DrillArgs),
+    /// Hours of trading with a fault every minute: nothing lost, memory flat
+    Soak(soak::SoakArgs),
     /// Trees planned while participants trade, with slow machines and without
     Plan(plans::PlanArgs),
     /// Shards whose leaders die while participants trade on all of them
@@ -246,6 +249,7 @@ struct Report {
 pub fn run(args: &CloudArgs) -> Result<(), Failure> {
     match &args.what {
         Some(What::Drill(drill)) => drill::run(drill),
+        Some(What::Soak(soak)) => soak::run(soak),
         Some(What::Plan(plan)) => plans::run(plan),
         Some(What::Shards(shards)) => shards::run(shards),
         Some(What::Provision(provision)) => provision::run(provision),

@@ -20,6 +20,7 @@ mod world;
 use std::ops::Range;
 
 pub use trader::{Dealings, OpenOrder, Trader};
+pub use world::soak::{MINUTES_MAX, Soak, SoakReport, soak};
 pub use world::{Day, Ledgers, engine_config, run_seed};
 
 /// A seeded bug that must be found.

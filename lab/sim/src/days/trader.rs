@@ -53,15 +53,18 @@ pub struct Trader {
     /// What it sent and has no answer for: the request as OUCH, and the order.
     unanswered: BTreeMap<u32, (Vec<u8>, Option<OpenOrder>)>,
     open: BTreeMap<u32, OpenOrder>,
-    /// Instrument and side of every order it ever had.
-    known: BTreeMap<u32, (InstrumentId, Side)>,
     dealings: BTreeMap<InstrumentId, Dealings>,
     /// Cancels by their OUCH code.
     cancels: BTreeMap<u8, u64>,
+    accepted: u64,
     executions: u64,
     refused: u64,
     logins: u64,
     malformed: u64,
+    /// Requests, and those that have an answer.
+    requests: (u64, u64),
+    /// The acceptance of this number never reaches it: a seeded bug; 0: none.
+    pub loses: u64,
     /// One fill of so many goes by unnoticed: a seeded bug; 0: none.
     pub forgets_every: u64,
 }
@@ -83,13 +86,15 @@ impl Trader {
             next_ref: 1,
             unanswered: BTreeMap::new(),
             open: BTreeMap::new(),
-            known: BTreeMap::new(),
             dealings: BTreeMap::new(),
             cancels: BTreeMap::new(),
+            accepted: 0,
             executions: 0,
             refused: 0,
             logins: 0,
             malformed: 0,
+            requests: (0, 0),
+            loses: 0,
             forgets_every: 0,
         }
     }
@@ -112,6 +117,11 @@ impl Trader {
     /// Executions it was told of, requests refused, logins.
     pub fn counts(&self) -> (u64, u64, u64) {
         (self.executions, self.refused, self.logins)
+    }
+
+    /// Requests, and those that have an answer.
+    pub fn requests(&self) -> (u64, u64) {
+        self.requests
     }
 
     /// What it could not read, or was told against the protocol.
@@ -149,7 +159,6 @@ impl Trader {
         ouch::encode_enter_order_with(&order, &Terms::default(), &mut bytes).expect("encodes");
         let for_the_day = time_in_force == TimeInForce::Day;
         let order = OpenOrder { instrument, side, open: qty, for_the_day };
-        self.known.insert(user_ref.0, (instrument, side));
         self.ask(now, user_ref.0, bytes, Some(order), out);
     }
 
@@ -176,6 +185,7 @@ impl Trader {
         if self.is_up {
             self.send(now, &bytes, out);
         }
+        self.requests.0 += 1;
         self.unanswered.insert(user_ref, (bytes, order));
     }
 
@@ -203,12 +213,18 @@ impl Trader {
     }
 
     fn answered(&mut self, user_ref: u32) -> Option<OpenOrder> {
-        self.unanswered.remove(&user_ref).and_then(|(_, order)| order)
+        let (_, order) = self.unanswered.remove(&user_ref)?;
+        self.requests.1 += 1;
+        order
     }
 
     fn told(&mut self, message: &[u8]) {
         match ouch::parse_outbound(message) {
             Ok(Outbound::OrderAccepted(m, _)) => {
+                self.accepted += 1;
+                if self.accepted == self.loses {
+                    return;
+                }
                 let Some(order) = self.answered(m.user_ref.get()) else {
                     self.malformed += 1;
                     return;
@@ -230,15 +246,14 @@ impl Trader {
             }
             Ok(Outbound::OrderExecuted(m, _)) => {
                 let (user_ref, qty) = (m.user_ref.get(), u64::from(m.quantity.get()));
+                let order = self.open.get(&user_ref).copied();
                 self.executions += 1;
                 self.less(user_ref, qty);
                 if self.forgets_every > 0 && self.executions.is_multiple_of(self.forgets_every) {
                     return;
                 }
-                let Some(&(instrument, side)) = self.known.get(&user_ref) else {
-                    self.malformed += 1;
-                    return;
-                };
+                // What it does not know has just been counted.
+                let Some(OpenOrder { instrument, side, .. }) = order else { return };
                 let dealt = self.dealings.entry(instrument).or_default();
                 let sum = if side == Side::Buy { &mut dealt.bought } else { &mut dealt.sold };
                 sum.0 += qty;

@@ -1,5 +1,7 @@
 //! One seed: the venue, its days and nights, and the checks.
 
+pub(super) mod soak;
+
 use std::collections::BTreeMap;
 
 use engine::schedule::{DayTimes, Plan, Schedule, Zone};
@@ -76,19 +78,21 @@ fn instruments() -> Vec<Instrument> {
     ["ALFA", "BRAVO", "CHARL", "DELTA"].iter().enumerate().map(instrument).collect()
 }
 
-fn schedule() -> Schedule {
-    let times = DayTimes {
-        pre_open: OPENS,
-        opening_call: CALL,
-        open: TRADES,
-        closing_call: CLOSING,
-        close: CLOSES,
-        end: ENDS,
-        indicative_every_ns: 100 * MILLI,
-    };
-    let plan = Plan { weekdays: Plan::ALL_DAYS, ..Plan::with_auctions(&times) };
-    Schedule::new(plan, Zone::utc(), START).expect("a sound plan")
+fn schedule(times: &DayTimes, start: Nanos) -> Schedule {
+    let plan = Plan { weekdays: Plan::ALL_DAYS, ..Plan::with_auctions(times) };
+    Schedule::new(plan, Zone::utc(), start).expect("a sound plan")
 }
+
+/// Some seconds, with everything that a day has.
+const SHORT: DayTimes = DayTimes {
+    pre_open: OPENS,
+    opening_call: CALL,
+    open: TRADES,
+    closing_call: CLOSING,
+    close: CLOSES,
+    end: ENDS,
+    indicative_every_ns: 100 * MILLI,
+};
 
 fn config(seed: u64) -> ExchangeConfig {
     let account = |index: usize| Account {
@@ -132,7 +136,7 @@ fn config(seed: u64) -> ExchangeConfig {
         rules,
         limits: Limits::NONE,
         self_trade: Vec::new(),
-        timetable: Timetable::empty().with_schedule(schedule()),
+        timetable: Timetable::empty().with_schedule(schedule(&SHORT, START)),
         accounts: (0..TRADERS).map(account).collect(),
         fix_comp_id: "FAIRBELL".to_string(),
         session: *b"FAIRBELL01",
@@ -177,7 +181,7 @@ struct Run<'o> {
 /// # Panics
 /// When the built-in venue makes no exchange, which a test would find.
 pub fn run_seed(seed: u64, options: &Options) -> Report {
-    let mut run = Run::new(seed, options);
+    let mut run = Run::new(seed, (options, config(seed), START), |_| ());
     for day in 0..u64::from(options.days.max(2)) {
         run.day = day;
         if !run.trading_day() {
@@ -189,8 +193,12 @@ pub fn run_seed(seed: u64, options: &Options) -> Report {
 }
 
 impl<'o> Run<'o> {
-    fn new(seed: u64, options: &'o Options) -> Run<'o> {
-        let config = config(seed);
+    /// A venue at `start`; `prepare` is given its nodes before anything happens.
+    fn new(
+        seed: u64,
+        (options, config, start): (&'o Options, ExchangeConfig, Nanos),
+        prepare: impl FnOnce(&mut [Role]),
+    ) -> Run<'o> {
         let link = LinkModel {
             base_ns: 200 * Nanos::MICRO,
             jitter_ns: 40 * Nanos::MICRO,
@@ -200,7 +208,7 @@ impl<'o> Run<'o> {
             reorder_permille: 10,
             reorder_ns: MILLI,
         };
-        let mut world = World::new(seed, START, link);
+        let mut world = World::new(seed, start, link);
         let tree = config.tree().expect("a possible tree").topology;
         let first_edge = 1 + tree.proxy_ids().count();
         let first_listener = first_edge + RECEIVERS;
@@ -208,7 +216,8 @@ impl<'o> Run<'o> {
         let first_trader = late + 1;
         let feed_of = |index: usize| address(first_listener + index, Channel::FEED);
         let life = Life::of(SplitMix64::mix(seed));
-        let nodes = deploy(&config, life, feed_of).expect("a possible exchange");
+        let mut nodes = deploy(&config, life, feed_of).expect("a possible exchange");
+        prepare(&mut nodes);
         for (id, node) in nodes.into_iter().enumerate() {
             let overlay = Some(NodeId(id as u16));
             let listens = node.as_edge().is_some();
@@ -225,7 +234,7 @@ impl<'o> Run<'o> {
         for index in 0..RECEIVERS {
             world.add(hears(index, Nanos(0)), Place::default());
         }
-        world.add(hears(0, Nanos(START.0 + LATE_DAY * DAY)), Place::default());
+        world.add(hears(0, Nanos(start.0 + LATE_DAY * DAY)), Place::default());
         for index in 0..TRADERS {
             let gateway = |step| address(first_edge + (index + step) % RECEIVERS, ENTRY);
             let gateways = (0..RECEIVERS).map(gateway).collect();
@@ -372,27 +381,31 @@ impl<'o> Run<'o> {
         for number in 0..u64::from(count) {
             let at = self.at(from + number * distance);
             self.world.run_until(at, &mut self.eyes);
-            let trader = self.first_trader + self.rng.below(TRADERS as u64) as usize;
-            let instrument = self.config.instruments[self.rng.below(4) as usize];
-            let side = [Side::Buy, Side::Sell][self.rng.below(2) as usize];
-            let (qty, step) = (1 + self.rng.below(20), self.rng.below(21) as i64);
-            let price = Price(1_000_000 + 100 * (step - 10));
-            let stays = self.rng.below(5) < 2;
-            let time_in_force =
-                if stays { TimeInForce::GoodTillCancelled } else { TimeInForce::Day };
-            let cancels = self.rng.below(6) == 0;
-            let pick = self.rng.next_u64();
-            self.world.poke(trader, &mut self.eyes, |actor, now, out| {
-                let Actor::Trader(trader) = actor else { return };
-                match cancels {
-                    true => trader.cancel(now.now, pick, out),
-                    false => {
-                        let of = (instrument.id, instrument.symbol);
-                        trader.enter(now.now, of, (side, qty, price), time_in_force, out);
-                    }
-                }
-            });
+            self.request();
         }
+    }
+
+    /// A random request of a random trader.
+    fn request(&mut self) {
+        let trader = self.first_trader + self.rng.below(TRADERS as u64) as usize;
+        let instrument = self.config.instruments[self.rng.below(4) as usize];
+        let side = [Side::Buy, Side::Sell][self.rng.below(2) as usize];
+        let (qty, step) = (1 + self.rng.below(20), self.rng.below(21) as i64);
+        let price = Price(1_000_000 + 100 * (step - 10));
+        let stays = self.rng.below(5) < 2;
+        let time_in_force = if stays { TimeInForce::GoodTillCancelled } else { TimeInForce::Day };
+        let cancels = self.rng.below(6) == 0;
+        let pick = self.rng.next_u64();
+        self.world.poke(trader, &mut self.eyes, |actor, now, out| {
+            let Actor::Trader(trader) = actor else { return };
+            match cancels {
+                true => trader.cancel(now.now, pick, out),
+                false => {
+                    let of = (instrument.id, instrument.symbol);
+                    trader.enter(now.now, of, (side, qty, price), time_in_force, out);
+                }
+            }
+        });
     }
 
     /// A proxy is away for a while, and connections are cut, in the middle of the day.
@@ -481,6 +494,14 @@ impl<'o> Run<'o> {
         if unaudited {
             self.fail("the audit compared nothing");
         }
+        self.check_counters();
+        self.settle_day();
+        self.check_ledgers();
+        self.report.failures.is_empty()
+    }
+
+    /// Nobody met what can't be read, written or numbered.
+    fn check_counters(&mut self) {
         let mut wrong = Vec::new();
         for (index, listener) in self.listeners() {
             let counters = listener.counters();
@@ -494,9 +515,6 @@ impl<'o> Run<'o> {
             wrong.push(format!("the root: {counters:?}"));
         }
         wrong.into_iter().for_each(|wrong| self.fail(wrong));
-        self.settle_day();
-        self.check_ledgers();
-        self.report.failures.is_empty()
     }
 
     /// Applies the day's inputs to an engine of its own, and draws up the statements.
