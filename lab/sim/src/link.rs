@@ -155,6 +155,11 @@ impl Links {
         self.blocks.push(Block { from: ANYBODY, to: node, start, end });
     }
 
+    /// Forgets the blocks that have ended by a true time that has come.
+    pub fn forget_blocks_before(&mut self, now: Nanos) {
+        self.blocks.retain(|block| block.end > now);
+    }
+
     /// Every model becomes `change` of itself, say to heal all links.
     pub fn change_models(&mut self, change: impl Fn(LinkModel) -> LinkModel) {
         for class in &mut self.classes {
@@ -353,6 +358,9 @@ mod tests {
         assert_eq!(links.blocked_until(7, 1, Nanos(30)), Some(Nanos(40)));
         assert_eq!(links.blocked_until(1, 7, Nanos(39)), Some(Nanos(40)));
         assert_eq!(links.blocked_until(1, 2, Nanos(35)), None);
+        links.forget_blocks_before(Nanos(20));
+        assert_eq!(links.blocks.len(), 2, "the one that is over has gone");
+        assert_eq!(links.blocked_until(7, 1, Nanos(30)), Some(Nanos(40)));
     }
 
     #[test]

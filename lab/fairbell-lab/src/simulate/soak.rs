@@ -32,6 +32,9 @@ pub struct SoakArgs {
     /// Requests a minute, all participants together
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=6_000))]
     pub per_minute: u32,
+    /// Open orders of a participant at which it cancels one before it enters another
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=2_000))]
+    pub open_max: u32,
     /// Fixes everything that is drawn
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
@@ -66,6 +69,7 @@ pub fn run(args: &SoakArgs) -> Result<(), Failure> {
         days: args.days,
         minutes: args.minutes,
         per_minute: args.per_minute,
+        open_max: args.open_max,
         loses: args.control == Some(Control::Lost),
     };
     let bar = progress(u64::from(args.days * args.minutes), "minutes of trading");
@@ -129,6 +133,7 @@ fn document(
         "faults": faults.collect::<serde_json::Map<String, serde_json::Value>>(),
         "inputs": report.inputs.0,
         "inputs_given_up": report.inputs.1,
+        "open_orders_at_the_end_of_each_day": report.open_orders,
         "feed_messages": report.messages,
         "logins": report.logins,
         "hours_compared": report.hours,
@@ -152,6 +157,7 @@ fn print(args: &SoakArgs, report: &SoakReport, memory: &Judged, found: &[String]
             ("without an answer", asked - answered),
             ("inputs of the log", report.inputs.0),
             ("of them given up", report.inputs.1),
+            ("open orders at the end", report.open_orders.last().copied().unwrap_or(0)),
             ("messages of the feed", report.messages),
             ("logins", report.logins),
             ("hours at which the log gave the live state", report.hours),

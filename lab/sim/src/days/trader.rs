@@ -119,6 +119,11 @@ impl Trader {
         (self.executions, self.refused, self.logins)
     }
 
+    /// How many of its orders are open.
+    pub fn open_orders(&self) -> usize {
+        self.open.len()
+    }
+
     /// Requests, and those that have an answer.
     pub fn requests(&self) -> (u64, u64) {
         self.requests

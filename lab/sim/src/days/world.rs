@@ -381,12 +381,12 @@ impl<'o> Run<'o> {
         for number in 0..u64::from(count) {
             let at = self.at(from + number * distance);
             self.world.run_until(at, &mut self.eyes);
-            self.request();
+            self.request(usize::MAX);
         }
     }
 
-    /// A random request of a random trader.
-    fn request(&mut self) {
+    /// A random request of a random trader, who cancels once so many orders are open.
+    fn request(&mut self, open_max: usize) {
         let trader = self.first_trader + self.rng.below(TRADERS as u64) as usize;
         let instrument = self.config.instruments[self.rng.below(4) as usize];
         let side = [Side::Buy, Side::Sell][self.rng.below(2) as usize];
@@ -398,7 +398,7 @@ impl<'o> Run<'o> {
         let pick = self.rng.next_u64();
         self.world.poke(trader, &mut self.eyes, |actor, now, out| {
             let Actor::Trader(trader) = actor else { return };
-            match cancels {
+            match cancels || trader.open_orders() >= open_max {
                 true => trader.cancel(now.now, pick, out),
                 false => {
                     let of = (instrument.id, instrument.symbol);

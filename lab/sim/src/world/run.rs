@@ -99,6 +99,10 @@ impl<N: Node> World<N> {
                 if let Some(fault) = self.faults[index as usize].take() {
                     self.strike(fault, tap);
                 }
+                // None is due any more: their places are used again.
+                if self.faults.iter().all(Option::is_none) {
+                    self.faults.clear();
+                }
             }
             Event::Resume { node } => self.resume(node as usize, tap),
         }

@@ -36,6 +36,8 @@ pub struct Soak {
     pub minutes: u32,
     /// Requests of a minute.
     pub per_minute: u32,
+    /// A trader with so many open orders cancels one before it enters another: what rests in the books is bounded, too.
+    pub open_max: u32,
     /// The acceptance of an order never reaches its trader: a seeded bug.
     pub loses: bool,
 }
@@ -53,6 +55,8 @@ pub struct SoakReport {
     pub faults: Vec<(&'static str, u64)>,
     /// Inputs of the log, and those before the first that is left.
     pub inputs: (u64, u64),
+    /// Orders that were open at the end of each day.
+    pub open_orders: Vec<u64>,
     /// Messages of the feed.
     pub messages: u64,
     /// Logins of the traders.
@@ -141,7 +145,7 @@ pub fn soak(seed: u64, soak: &Soak, look: &mut dyn FnMut(u64)) -> SoakReport {
         SoakReport { faults: FAULTS.map(|name| (name, 0)).to_vec(), ..SoakReport::default() };
     for day in 0..u64::from(soak.days) {
         run.day = day;
-        if !run.soaked_day((minutes, soak.per_minute), &mut report, look) {
+        if !run.soaked_day((minutes, soak), &mut report, look) {
             break;
         }
         report.days += 1;
@@ -167,7 +171,7 @@ impl Run<'_> {
     /// A day of trading; false when it can't go on.
     fn soaked_day(
         &mut self,
-        (minutes, per_minute): (u64, u32),
+        (minutes, soak): (u64, &Soak),
         report: &mut SoakReport,
         look: &mut dyn FnMut(u64),
     ) -> bool {
@@ -180,9 +184,10 @@ impl Run<'_> {
             self.run_to(begins);
             let number = self.day * minutes + minute - FIRST;
             self.minute_fault(number, report);
-            for n in 0..u64::from(per_minute) {
-                self.run_to(begins + n * MINUTE / u64::from(per_minute));
-                self.request();
+            let per_minute = u64::from(soak.per_minute);
+            for n in 0..per_minute {
+                self.run_to(begins + n * MINUTE / per_minute);
+                self.request(soak.open_max as usize);
             }
             if (number + 1).is_multiple_of(LOOK_EVERY) {
                 look(number + 1);
@@ -198,6 +203,7 @@ impl Run<'_> {
         if !ended || !self.until("quiet after the day", quiet) {
             return false;
         }
+        report.open_orders.push(self.root().engine().open_orders() as u64);
         self.compare_books("at the end");
         self.check_counters();
         self.settle_hour();
@@ -212,6 +218,8 @@ impl Run<'_> {
     fn minute_fault(&mut self, number: u64, report: &mut SoakReport) {
         let kind = (number % FAULTS.len() as u64) as usize;
         let at = self.world.now().after(10 * SECOND);
+        let now = self.world.now();
+        self.world.links_mut().forget_blocks_before(now);
         let proxy = 1 + self.rng.below(self.first_edge as u64 - 1) as usize;
         let edge = self.first_edge + self.rng.below(RECEIVERS as u64) as usize;
         let pick = self.rng.next_u64();
@@ -265,6 +273,7 @@ impl Run<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::TRADERS;
     use super::*;
 
     /// Printed with a failure.
@@ -273,7 +282,7 @@ mod tests {
     #[test]
     fn days_with_a_fault_a_minute_lose_nothing_and_the_log_is_bounded() {
         println!("seed {SEED}");
-        let short = Soak { days: 2, minutes: 16, per_minute: 20, loses: false };
+        let short = Soak { days: 2, minutes: 16, per_minute: 20, open_max: 5, loses: false };
         let mut looks = Vec::new();
         let report = soak(SEED, &short, &mut |minute| looks.push(minute));
         assert_eq!(report.failures, Vec::<String>::new());
@@ -282,14 +291,18 @@ mod tests {
         assert!(asked == answered && asked > 400, "{report:?}");
         assert!(report.faults.iter().all(|(_, count)| *count == 4), "{report:?}");
         assert!(report.logins > 8 && report.hours >= 2, "{report:?}");
+        assert!(report.open_orders.iter().all(|open| *open <= 5 * TRADERS as u64), "{report:?}");
         let again = soak(SEED, &short, &mut |_| ());
         assert_eq!(again, report, "the same again");
+        let unbounded = soak(SEED, &Soak { open_max: u32::MAX, ..short }, &mut |_| ());
+        let open = unbounded.open_orders.iter().max();
+        assert!(open.is_some_and(|open| *open > 5 * TRADERS as u64), "control: {unbounded:?}");
     }
 
     #[test]
     fn control_an_answer_that_is_lost_is_found() {
         println!("seed {SEED}");
-        let soaked = Soak { days: 1, minutes: 3, per_minute: 60, loses: true };
+        let soaked = Soak { days: 1, minutes: 3, per_minute: 60, open_max: 50, loses: true };
         let report = soak(SEED, &soaked, &mut |_| ());
         assert!(report.failures.iter().any(|why| why.contains("quiet")), "{report:?}");
         let (asked, answered) = report.requests;
