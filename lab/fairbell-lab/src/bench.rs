@@ -13,6 +13,8 @@ pub mod fix;
 pub mod hop;
 pub mod journal;
 mod misbehaving;
+pub mod opra_day;
+pub mod orders;
 pub mod pipeline;
 pub mod plan;
 pub mod recovery;
@@ -56,6 +58,10 @@ pub enum Bench {
     Journal(crate::bench::journal::JournalArgs),
     /// Order to acceptance with the log in memory, on one disk and on most of three, beside floors
     Durability(crate::bench::durability::DurabilityArgs),
+    /// A part of a synthetic trading day of OPRA at its own speed and ten times it
+    OpraDay(crate::bench::opra_day::OpraDayArgs),
+    /// Immediate-or-cancel orders through the FIX door as a scenario file has them, and how many a second until the knee
+    Orders(crate::bench::orders::OrdersArgs),
     /// Round trips over every transport of the exchange
     Pingpong(crate::bench::wires::PingpongArgs),
     /// Messages in a second over every transport of the exchange
@@ -101,6 +107,8 @@ pub fn run(bench: &Bench) -> Result<(), Failure> {
         Bench::Plan(args) => plan::run(args),
         Bench::Journal(args) => journal::run(args),
         Bench::Durability(args) => durability::run(args),
+        Bench::OpraDay(args) => opra_day::run(args),
+        Bench::Orders(args) => orders::run(args),
         Bench::Pingpong(args) => wires::pingpong(args),
         Bench::Rate(args) => wires::rate(args),
         Bench::Endless(args) => endless::run(args),

@@ -80,7 +80,8 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub straggler_extra: Option<u32>,
     /// With `page`: put each table into this file, between its marks, instead of printing it. With `all`: the folder
-    /// of the sources' pages, for the result file, figures and tables
+    /// of the sources' pages, for the result file, figures and tables; with --only some rows of these are put in the place
+    /// of those there, and say so
     #[arg(long, value_name = "PATH")]
     pub into: Option<PathBuf>,
     /// With `all`: items whose page, table and name contain TEXT

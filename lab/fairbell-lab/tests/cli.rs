@@ -103,3 +103,14 @@ fn every_durability_is_measured_beside_its_floor() {
     assert_eq!(left, 0, "what it made is removed");
     std::fs::remove_dir(&scratch).expect("empty");
 }
+
+#[test]
+fn a_file_that_is_none_is_no_workload_and_a_warm_up_ends_before_its_soak() {
+    let file = std::env::temp_dir().join(format!("fairbell-orders-{}.toml", std::process::id()));
+    std::fs::write(&file, "rate = 10\n").unwrap();
+    let output = fairbell(&["bench", "orders", &file.to_string_lossy()]);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{:?}", lines(&output.stderr));
+    let output = fairbell(&["cloud", "soak", "--for", "1m", "--warm-up", "2m"]);
+    assert_eq!(output.status.code(), Some(2), "{:?}", lines(&output.stderr));
+}

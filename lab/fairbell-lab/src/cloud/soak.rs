@@ -94,7 +94,7 @@ const ALL_MAX: Duration = Duration::from_secs(60);
 /// How far clocks are off, us, and how fast they go, ppb, at most.
 const WRONG: (u64, u64) = (10_000, 50_000);
 /// Inputs and reports that a root keeps in memory: filled in the warm-up.
-const KEPT: &str = "[memory]\ninputs = 32768\nreports = 65536\nrepair_mib = 16\n";
+const KEPT: &str = "[memory]\ninputs = 65536\nreports = 131072\nrepair_mib = 16\n";
 
 /// Faults of machines that keep their processes.
 const LIVING: [Kind; 5] = [Kind::Cut, Kind::Pause, Kind::Slow, Kind::CutOut, Kind::InterfaceDown];

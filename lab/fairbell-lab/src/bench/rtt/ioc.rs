@@ -37,8 +37,20 @@ pub struct IocFlow {
     pub duration_ns: u64,
     /// FIX sessions; 1 to 900.
     pub clients: usize,
+    /// Bytes of an order, about: its text is as long as that takes; 0: no text.
+    pub bytes: usize,
     /// Time that the exchange's thread takes more for each order, ns.
     pub matching_delay_ns: u64,
+    /// The exchange has the first core that this process may use for itself, the clients have the second, where
+    /// there are two.
+    pub pinned: bool,
+}
+
+impl IocFlow {
+    /// So many orders a second by eight clients.
+    pub const fn of(rate: u64, duration_ns: u64) -> IocFlow {
+        IocFlow { rate, duration_ns, clients: 8, bytes: 0, matching_delay_ns: 0, pinned: false }
+    }
 }
 
 /// Stamps of a request, ns of the same clock.
@@ -84,9 +96,10 @@ pub struct IocFound {
 
 /// Answers to what was due within this time after the start are not counted.
 const WARM_UP_NS: u64 = 200 * Nanos::MILLI;
-const LOGIN: Duration = Duration::from_secs(10);
+/// How long logins may take, on a machine with other work, too.
+const LOGIN: Duration = Duration::from_secs(60);
 /// Clients of which the default accounts are too few: so many more.
-const CLIENTS_MAX: usize = 900;
+pub(crate) const CLIENTS_MAX: usize = 900;
 
 /// Names of a session.
 #[derive(Clone)]
@@ -122,6 +135,8 @@ struct Clients {
     /// What the first refusal said.
     why: Option<String>,
     bytes: [u64; 2],
+    /// Text of the orders, as long as they lack bytes.
+    text: Vec<u8>,
     pen: Pen,
     index: FieldIndex,
     scratch: Vec<u8>,
@@ -151,6 +166,7 @@ impl Clients {
             refused: 0,
             why: None,
             bytes: [0; 2],
+            text: Vec::new(),
             pen: Pen::default(),
             index: FieldIndex::default(),
             scratch: Vec::new(),
@@ -201,6 +217,7 @@ impl Clients {
         let number = self.next;
         self.next += 1;
         let at = (number % self.sessions.len() as u64) as usize;
+        let text = std::mem::take(&mut self.text);
         self.message(at, now, b"D", out, |writer, symbol, _| {
             writer.text(tag::CL_ORD_ID, format!("I{number}").as_bytes());
             writer.text(tag::SYMBOL, symbol);
@@ -213,7 +230,16 @@ impl Clients {
             writer.char(tag::ORD_TYPE, b'2');
             writer.decimal(tag::PRICE, Price::from_whole(price).0, Places::Four);
             writer.char(tag::TIME_IN_FORCE, b'3');
+            if !text.is_empty() {
+                writer.text(tag::TEXT, &text);
+            }
         });
+        self.text = text;
+        if number == 0 {
+            // Of the first one, which has no text, the others know what they lack: `58=`, it and its end.
+            let lacking = self.flow.bytes.saturating_sub(self.scratch.len() + 4);
+            self.text = vec![b'x'; lacking];
+        }
         self.bytes[0] += self.scratch.len() as u64;
         self.open += 1;
         if let Some(session) = self.sessions.get_mut(at) {
@@ -344,6 +370,18 @@ fn accounts(config: &mut Config, clients: usize) -> Result<(), Failure> {
 /// # Errors
 /// Sockets; a login that is refused; orders without their answer.
 pub fn measure(flow: IocFlow) -> Result<IocFound, Failure> {
+    let (args, mut found) = without_floor(flow)?;
+    let floor_ns = flow.duration_ns.min(10 * Nanos::SECOND);
+    let floor = floor_slice(&args, floor_ns, found.bytes, 0)?;
+    found.floor = (0..=1_000).map(|part| floor.quantile(f64::from(part) / 1e3)).collect();
+    Ok(found)
+}
+
+/// Plays a flow through gateway and engine alone; [`IocFound::floor`] stays empty.
+///
+/// # Errors
+/// As [`measure`].
+pub fn without_floor(flow: IocFlow) -> Result<(RttArgs, IocFound), Failure> {
     let args = RttArgs {
         duration: Duration::from_nanos(flow.duration_ns),
         rate: flow.rate,
@@ -357,10 +395,15 @@ pub fn measure(flow: IocFlow) -> Result<IocFound, Failure> {
     let mut system = System::new(&args);
     accounts(system.config_mut(), flow.clients)?;
     let (stamps, bytes) = play(&system, flow)?;
-    let floor_ns = flow.duration_ns.min(10 * Nanos::SECOND);
-    let floor = floor_slice(&args, floor_ns, bytes, 0)?;
-    let floor = (0..=1_000).map(|part| floor.quantile(f64::from(part) / 1e3)).collect();
-    Ok(IocFound { stamps, floor, bytes })
+    Ok((args, IocFound { stamps, floor: Vec::new(), bytes }))
+}
+
+/// Has the calling thread run on the n-th core of those it may, if there are two.
+fn stay_on(pinned: bool, n: usize) {
+    let cores = host::core::allowed().unwrap_or_default();
+    if let Some(core) = cores.get(n).filter(|_| pinned && cores.len() > 1) {
+        let _ = host::core::take("a thread of the measurement", *core as u16);
+    }
 }
 
 fn play(system: &System, flow: IocFlow) -> Result<(Vec<Stamps>, [usize; 2]), Failure> {
@@ -393,9 +436,15 @@ fn play(system: &System, flow: IocFlow) -> Result<(Vec<Stamps>, [usize; 2]), Fai
     let (nodes, clients) = thread::scope(|scope| {
         let inside: Vec<_> = inside
             .into_iter()
-            .map(|of| scope.spawn(|| of.run(&stop, Duration::from_secs(1), |_, _| ())))
+            .map(|of| {
+                scope.spawn(|| {
+                    stay_on(flow.pinned, 0);
+                    of.run(&stop, Duration::from_secs(1), |_, _| ())
+                })
+            })
             .collect();
         let outside = scope.spawn(|| {
+            stay_on(flow.pinned, 1);
             let begun = Instant::now();
             outside.run(&stop, Duration::from_millis(20), |of, _| {
                 let over = of.nodes().all(|(_, clients)| {
@@ -491,12 +540,7 @@ mod tests {
 
     #[test]
     fn every_order_has_all_its_stamps_in_order_and_a_slower_engine_shows() {
-        let flow = IocFlow {
-            rate: 500,
-            duration_ns: 800 * Nanos::MILLI,
-            clients: 3,
-            matching_delay_ns: 0,
-        };
+        let flow = IocFlow { clients: 3, ..IocFlow::of(500, 800 * Nanos::MILLI) };
         let found = measure(flow).expect("sockets");
         assert_eq!(found.stamps.len() as u64, flow.rate * 600 / 1_000);
         for of in &found.stamps {
@@ -513,8 +557,19 @@ mod tests {
     }
 
     #[test]
+    fn orders_are_as_long_as_they_are_to_be_and_pinning_changes_nothing_else() {
+        let usual = IocFlow::of(500, 400 * Nanos::MILLI);
+        let long = IocFlow { bytes: 400, pinned: true, ..usual };
+        let (_, found) = without_floor(long).expect("sockets");
+        assert!((395..=405).contains(&found.bytes[0]), "{:?}", found.bytes);
+        assert!(found.floor.is_empty() && found.stamps.iter().all(|of| of.completed > of.due));
+        let (_, short) = without_floor(usual).expect("sockets");
+        assert!(short.bytes[0] < 200, "control: without a text {:?}", short.bytes);
+    }
+
+    #[test]
     fn no_client_and_too_many_are_refused() {
-        let flow = IocFlow { rate: 10, duration_ns: 1, clients: 0, matching_delay_ns: 0 };
+        let flow = IocFlow { clients: 0, ..IocFlow::of(10, 1) };
         assert!(matches!(measure(flow), Err(Failure::Usage(_))));
         let many = IocFlow { clients: CLIENTS_MAX + 1, ..flow };
         assert!(matches!(measure(many), Err(Failure::Usage(_))));

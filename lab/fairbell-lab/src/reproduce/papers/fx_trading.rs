@@ -8,7 +8,9 @@ const DRAWING: &str =
     "a drawing without a measurement; our five stamps are the rows of that name below";
 const ONE_MACHINE: &str =
     "client, gateway and engine share the cores of one machine with whatever else runs there";
-const LONG: &str = "a run of that length does not fit into the command; `make soak` plays 34 minutes (docs/benchmarks.md)";
+const LONG: &str = "a run of that length does not fit into the command; `fairbell-lab cloud soak --for 4h` plays hours with a fault a minute, `fairbell-lab sim soak` seven days in minutes, `make soak` 10,000/s for 34 minutes (docs/benchmarks.md)";
+const SWEPT: &str =
+    "rate x clients x bytes: `fairbell-lab bench orders scenarios/papers/fx-trading.toml --sweep`";
 const METAL: &str = "one machine is to be had here, a virtual one";
 
 /// A latency that should be at most the published one.
@@ -118,6 +120,21 @@ pub(super) const ITEMS: &[Item] = &[
     Item::unprinted(("section 6", "bytes of an order (theirs: 100)"), "bytes", Measured, |s| {
         s.row("order-fix", "bytes of a request", "bytes")
     }),
+    Item::unprinted(
+        ("section 6", "8 clients, orders a second at the knee: p99 at most three times the least"),
+        "1/s",
+        Measured,
+        |s| s.row("order-sweep", "8 clients, 0 bytes: knee", "1/s"),
+    )
+    .note(SWEPT),
+    Item::unprinted(("section 6", "8 clients, p99 at the knee"), "us", Measured, |s| {
+        s.row("order-sweep", "8 clients, 0 bytes: p99 at the knee", "us")
+    })
+    .note(SWEPT),
+    Item::unprinted(("section 6", "8 clients, most answered a second"), "1/s", Measured, |s| {
+        s.row("order-sweep", "8 clients, 0 bytes: most answered", "1/s")
+    })
+    .note(SWEPT),
     Item::unprinted(("stamps", "1. due to sent, p50"), "us", Measured, |s| {
         s.row("order-fix", "sender late: p50", "us")
     }),

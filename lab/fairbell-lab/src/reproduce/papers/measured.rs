@@ -7,6 +7,7 @@ use fast::opra::V2;
 use fast::opra::stream::{Shape, make};
 use fast::slots::Description;
 use host::failure::Failure;
+use net::plane::PlaneKind;
 use sim::cloud::flow::Flow;
 use sim::cloud::link::{Cloud, Profile};
 use sim::cloud::report::{Report, Row, Run};
@@ -16,6 +17,8 @@ use types::Nanos;
 
 use super::super::{throughput, timing};
 use super::Session;
+use crate::bench::opra_day::{self, DayWay};
+use crate::bench::orders::{self, OrderScenario, STAGES};
 use crate::bench::redis::Redis;
 use crate::bench::rtt::ioc::{self, IocFlow, IocFound, Stamps};
 use crate::bench::wire_to_event::{self, Feed, FeedFound, Way};
@@ -31,13 +34,18 @@ pub(super) const ALL: &[(&str, Measure)] = &[
     ("order-fix", |session| orders(session, "order-fix", 10_000)),
     ("order-fix-1000", |session| orders(session, "order-fix-1000", 1_000)),
     ("order-clients", many_clients),
+    ("order-sweep", sweep),
     ("transports", over_transports),
     ("clock-skew", skew),
     ("lemondrop-time", placing),
     ("opra-stream", stream),
     ("opra-channels", channels),
     ("opra-wire", wire),
+    ("opra-day", day),
     ("opra-planes", planes),
+    ("opra-plane-events", |session| plane_events(session, PlaneKind::Udp)),
+    ("opra-plane-events-tc-clone", |session| plane_events(session, PlaneKind::TcClone)),
+    ("opra-plane-events-af-xdp", |session| plane_events(session, PlaneKind::AfXdp)),
     ("opra-pingpong", pingpong),
 ];
 
@@ -150,9 +158,42 @@ fn carried(session: &Session) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// How long a rate of orders is played, ns.
-fn order_time(session: &Session) -> u64 {
-    if session.fast { 3 * Nanos::SECOND } else { 60 * Nanos::SECOND }
+/// How long a rate of orders is played in a fast run; in a full one as its scenario file has it.
+const FAST_ORDERS: Duration = Duration::from_secs(3);
+/// How long each rate of a sweep is.
+const FAST_SWEEP: Duration = Duration::from_millis(500);
+/// The workloads of the two sources that send orders.
+const FX: &str = include_str!("../../../../../scenarios/papers/fx-trading.toml");
+const AWS: &str = include_str!("../../../../../scenarios/papers/aws-prototype.toml");
+
+fn scenario(text: &str) -> Result<OrderScenario, Failure> {
+    OrderScenario::parse(text).map_err(Failure::Run)
+}
+
+/// Rates that rise until they cost too much; a fast run has the scenario's first clients and size alone.
+fn sweep(session: &Session) -> Result<Report, Failure> {
+    let scenario = scenario(FX)?;
+    let of = &scenario.sweep;
+    let (few, time) = match session.fast {
+        true => ((&of.clients[..1], &of.bytes[..1]), FAST_SWEEP),
+        false => ((&of.clients[..], &of.bytes[..]), of.duration),
+    };
+    let all = orders::play(&scenario, few, time, |_| ())?;
+    let mut rows = Vec::new();
+    for one in &all {
+        let name = format!("{} clients, {} bytes", one.clients, one.bytes);
+        let least = one.points.iter().map(|point| point.p99_us * 1e3).fold(f64::NAN, f64::min);
+        let most = one.points.iter().map(|point| point.answered_per_s).fold(f64::NAN, f64::max);
+        // Where not even the first rate is carried it is 0, and what the first one cost.
+        let first = one.points.first().map_or(f64::NAN, |point| point.p99_us * 1e3);
+        let (rate, p99) = one.knee.map_or((0.0, first), |of| (of.rate as f64, of.p99_us * 1e3));
+        rows.push(measured(&format!("{name}: knee"), "1/s", &[rate]));
+        rows.push(measured(&format!("{name}: p99 at the knee"), "ns", &[p99]));
+        rows.push(measured(&format!("{name}: least p99"), "ns", &[least]));
+        rows.push(measured(&format!("{name}: most answered"), "1/s", &[most]));
+    }
+    let figures = vec![orders::figure(&all, of.knee)];
+    Ok(Report { name: "order-sweep", seeds: 1, rows, figures, ..Report::default() })
 }
 
 fn order_rows(found: &IocFound) -> Vec<Row> {
@@ -176,9 +217,7 @@ fn order_rows(found: &IocFound) -> Vec<Row> {
     }
     let floor = found.floor.iter().map(|ns| *ns as f64).sum::<f64>();
     rows.push(measured("floor average", "ns", &[floor / found.floor.len().max(1) as f64]));
-    let stages =
-        ["sender late", "client to gateway", "gateway to engine", "engine to client", "reading"];
-    for (at, stage) in stages.iter().enumerate() {
+    for (at, stage) in STAGES.iter().enumerate() {
         let mut of: Vec<u64> = found.stamps.iter().map(|stamps| stamps.stages()[at]).collect();
         of.sort_unstable();
         for (name, part) in [("p50", 0.5), ("p99", 0.99)] {
@@ -203,12 +242,10 @@ fn curve(name: &str, sorted: &[u64]) -> Curve {
 }
 
 fn orders(session: &Session, name: &'static str, rate: u64) -> Result<Report, Failure> {
-    let flow = IocFlow {
-        rate,
-        duration_ns: order_time(session),
-        clients: 8,
-        matching_delay_ns: session.matching_delay_ns,
-    };
+    let scenario = scenario(FX)?;
+    let time = if session.fast { FAST_ORDERS } else { scenario.duration };
+    let matching_delay_ns = session.matching_delay_ns;
+    let flow = IocFlow { rate, matching_delay_ns, ..scenario.flow(time) };
     let found = ioc::measure(flow)?;
     let figures = if name == "order-fix" { order_figures(&found) } else { Vec::new() };
     Ok(Report { name, seeds: 1, rows: order_rows(&found), figures, ..Report::default() })
@@ -220,8 +257,6 @@ fn order_figures(found: &IocFound) -> Vec<Figure> {
         all.sort_unstable();
         all
     };
-    let stages =
-        ["sender late", "client to gateway", "gateway to engine", "engine to client", "reading"];
     let stage = |(at, name): (usize, &&str)| curve(name, &sorted(&|stamps| stamps.stages()[at]));
     vec![
         Figure {
@@ -240,20 +275,17 @@ fn order_figures(found: &IocFound) -> Vec<Figure> {
             title: "The five stages of an order at 10,000 a second".into(),
             x: "duration of the stage (us)",
             y: "orders, %",
-            curves: stages.iter().enumerate().map(stage).collect(),
+            curves: STAGES.iter().enumerate().map(stage).collect(),
         },
     ]
 }
 
 /// The same flow from hundreds of sessions.
 fn many_clients(session: &Session) -> Result<Report, Failure> {
-    let duration_ns = if session.fast { 2 * Nanos::SECOND } else { 20 * Nanos::SECOND };
-    let flow = IocFlow {
-        rate: 10_000,
-        duration_ns,
-        clients: 300,
-        matching_delay_ns: session.matching_delay_ns,
-    };
+    let scenario = scenario(AWS)?;
+    let time = if session.fast { FAST_ORDERS } else { scenario.duration };
+    let matching_delay_ns = session.matching_delay_ns;
+    let flow = IocFlow { matching_delay_ns, ..scenario.flow(time) };
     let found = ioc::measure(flow)?;
     Ok(Report { name: "order-clients", seeds: 1, rows: order_rows(&found), ..Report::default() })
 }
@@ -477,6 +509,36 @@ fn planes(session: &Session) -> Result<Report, Failure> {
         }
     }
     Ok(Report { name: "opra-planes", seeds: 1, rows, ..Report::default() })
+}
+
+/// The opening of a day with the published peak, at its own speed and at ten times it.
+fn day(session: &Session) -> Result<Report, Failure> {
+    let part = Duration::from_millis(if session.fast { 300 } else { 10_000 });
+    let seed = session.options.first_seed + 1;
+    let mut rows = Vec::new();
+    for way in [DayWay::Datagram, DayWay::Ring] {
+        for speed in [1, 10] {
+            let found = opra_day::replay((way, speed, seed), (Duration::ZERO, part))?;
+            let name = format!("{}, {speed}x", found.way);
+            rows.push(measured(&format!("{name}: lost"), "%", &[found.lost_percent]));
+            rows.push(measured(&format!("{name}: p99"), "ns", &[found.p99_us * 1e3]));
+            rows.push(measured(&format!("{name}: a second"), "1/s", &[found.messages_per_s]));
+        }
+    }
+    Ok(Report { name: "opra-day", seeds: 1, rows, ..Report::default() })
+}
+
+/// Packets of market data to events, each sent by a data plane over a cable between two network namespaces.
+fn plane_events(session: &Session, kind: PlaneKind) -> Result<Report, Failure> {
+    let packets = if session.fast { 4_000 } else { 100_000 };
+    let seed = session.options.first_seed + 1;
+    let way = Way::Plane(kind);
+    let feed = Feed { way, packet_bytes: 256, packets, gap_ns: 50_000, decode: true, seed };
+    let mut found = wire_to_event::measure(feed)?;
+    found.way_ns.sort_unstable();
+    let rows = [("p50", 0.5), ("p99", 0.99)];
+    let rows = rows.map(|(figure, part)| measured(figure, "ns", &[quantile(&found.way_ns, part)]));
+    Ok(Report { name: "opra-plane-events", seeds: 1, rows: rows.to_vec(), ..Report::default() })
 }
 
 /// Round trips and rates of the exchange's transports.

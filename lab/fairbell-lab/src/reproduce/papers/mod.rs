@@ -214,6 +214,21 @@ pub enum Published {
     Range([f64; 2]),
 }
 
+/// The circumstances of a row that was run again behind the others.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Again {
+    /// As in [`Outcome`].
+    pub mode: String,
+    /// As in [`Outcome`].
+    pub load: String,
+    /// As in [`Outcome`].
+    pub profile: String,
+    /// As in [`Outcome`].
+    pub commit: String,
+    /// As in [`Outcome`].
+    pub date: String,
+}
+
 /// An item's outcome, as the result file has it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
@@ -235,6 +250,9 @@ pub struct Row {
     pub verdict: String,
     /// The command that runs it again.
     pub command: String,
+    /// Where it did not come of the run that the file tells of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<Again>,
 }
 
 /// A run of all items, as the result file has it.
@@ -391,6 +409,7 @@ fn play(page: &str, item: &Item, session: &mut Session) -> Result<Row, Failure> 
         kind: item.kind.name().to_string(),
         verdict: item.note.to_string(),
         command: command(page, item.at),
+        again: None,
     };
     let Some(run) = item.run else { return Ok(row) };
     match run(session) {
@@ -454,7 +473,11 @@ pub(super) fn run(args: &ReproduceArgs, options: Options) -> Result<(), Failure>
         rows,
     };
     if let Some(folder) = &args.into {
-        pages::put(&outcome, &session.figures(), folder)?;
+        let all = match &args.only {
+            Some(_) => &pages::merged(pages::read(folder)?, &outcome)?,
+            None => &outcome,
+        };
+        pages::put(all, &session.figures(), folder)?;
     } else {
         let figures = session.figures();
         telemetry::plot::write(&figures, &args.out).map_err(|error| {

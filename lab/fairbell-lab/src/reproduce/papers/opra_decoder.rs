@@ -2,7 +2,7 @@
 
 use super::Aim::{Less, More, Same};
 use super::Kind::{Computed, Measured};
-use super::{Item, Session};
+use super::{Item, Runner, Session};
 use host::failure::Failure;
 
 /// One way by DBL, us.
@@ -15,6 +15,8 @@ const SPINNING: &str =
     "each end needs a core of its own while it looks; what other work leaves in the caches counts";
 const KERNEL: &str =
     "a datagram goes through the kernel's stack twice on one machine; the source's cards bypass it";
+const DAY: &str = "a synthetic day of 14 billion messages, the average of a day that the source expects: `fairbell-lab bench opra-day`";
+const CABLE: &str = "the receiving end is the kernel's stack in another namespace, and a socket";
 
 /// A delay of a data plane over the cable; where this build has no such plane, that is the reason.
 fn plane(session: &mut Session, name: &str) -> Result<super::Ours, Failure> {
@@ -24,6 +26,11 @@ fn plane(session: &mut Session, name: &str) -> Result<super::Ours, Failure> {
         }
         found => found,
     }
+}
+
+/// From the call of a data plane to the event.
+const fn over_cable(what: &'static str, run: Runner) -> Item {
+    Item::new(("figure 11", what), (4.0, "us"), Less, Measured, run).note(CABLE)
 }
 
 pub(super) const ITEMS: &[Item] = &[
@@ -38,6 +45,31 @@ pub(super) const ITEMS: &[Item] = &[
         Measured,
         |s| s.row("opra-channels", "messages a second and core", "million/s"),
     ),
+    Item::unprinted(
+        ("figure 1", "(b) opening of a day with that peak, in bursts of three times it: packets lost, datagrams"),
+        "%",
+        Measured,
+        |s| s.row("opra-day", "datagrams, 1x: lost", "%"),
+    )
+    .note(DAY),
+    Item::unprinted(("figure 1", "(b) the same in shared memory"), "%", Measured, |s| {
+        s.row("opra-day", "shared memory, 1x: lost", "%")
+    })
+    .note(DAY),
+    Item::unprinted(
+        ("figure 1", "(b) the same at ten times the speed, messages a second decoded"),
+        "million/s",
+        Measured,
+        |s| s.row("opra-day", "shared memory, 10x: a second", "million/s"),
+    )
+    .note(DAY),
+    Item::unprinted(
+        ("figure 1", "(b) the same at ten times the speed, packets lost"),
+        "%",
+        Measured,
+        |s| s.row("opra-day", "shared memory, 10x: lost", "%"),
+    )
+    .note(DAY),
     Item::impossible(
         ("figure 2", "the format of a packet"),
         "a drawing without a measurement; ours is the description `fast::opra::V2`",
@@ -115,13 +147,16 @@ pub(super) const ITEMS: &[Item] = &[
     )
     .note(SPINNING),
     Item::unprinted(
-        ("figure 10", "(a) plane sendto over a cable of two namespaces, 256 bytes"),
+        ("figure 10", "(a) plane udp over a cable of two namespaces, 256 bytes"),
         "us",
         Measured,
-        |s| plane(s, "sendto"),
+        |s| plane(s, "udp"),
     ),
-    Item::unprinted(("figure 10", "(a) plane xdp over the same"), "us", Measured, |s| {
-        plane(s, "xdp")
+    Item::unprinted(("figure 10", "(a) plane tc-clone over the same"), "us", Measured, |s| {
+        plane(s, "tc-clone")
+    }),
+    Item::unprinted(("figure 10", "(a) plane af_xdp over the same"), "us", Measured, |s| {
+        plane(s, "af_xdp")
     }),
     Item::impossible(("figure 10", "MX and DBL on cards of their own"), NICS),
     Item::unprinted(("figure 10", "(b) datagrams of 256 bytes, a second"), "1/s", Measured, |s| {
@@ -162,6 +197,24 @@ pub(super) const ITEMS: &[Item] = &[
         Measured,
         |s| s.row("opra-wire", "shared memory: to the event, p99", "us"),
     ),
+    over_cable("to the event, 256 bytes by plane udp over a cable, p50", |s| {
+        s.row("opra-plane-events", "p50", "us")
+    }),
+    Item::unprinted(("figure 11", "the same by plane udp, p99"), "us", Measured, |s| {
+        s.row("opra-plane-events", "p99", "us")
+    }),
+    over_cable("to the event, 256 bytes by plane tc-clone over a cable, p50", |s| {
+        s.row("opra-plane-events-tc-clone", "p50", "us")
+    }),
+    Item::unprinted(("figure 11", "the same by plane tc-clone, p99"), "us", Measured, |s| {
+        s.row("opra-plane-events-tc-clone", "p99", "us")
+    }),
+    over_cable("to the event, 256 bytes by plane af_xdp over a cable, p50", |s| {
+        s.row("opra-plane-events-af-xdp", "p50", "us")
+    }),
+    Item::unprinted(("figure 11", "the same by plane af_xdp, p99"), "us", Measured, |s| {
+        s.row("opra-plane-events-af-xdp", "p99", "us")
+    }),
     Item::unprinted(
         ("figure 11", "packets on whose way a core was away, not in these rows, shared memory"),
         "%",

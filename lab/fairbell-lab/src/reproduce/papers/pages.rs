@@ -8,7 +8,7 @@ use std::process::Command;
 use host::failure::Failure;
 use telemetry::plot::{self, Figure};
 
-use super::{Outcome, Published, Row, SOURCES};
+use super::{Again, Outcome, Published, Row, SOURCES};
 
 /// Name of the result file beside the pages.
 pub(super) const FILE: &str = "results.json";
@@ -50,6 +50,14 @@ fn ours(row: &Row) -> String {
         None => text,
         Some([low, high]) => format!("{text} ({} to {})", number(low), number(high)),
     }
+}
+
+/// What a row says that was run again behind the others.
+fn later(row: &Row) -> String {
+    row.again.as_ref().map_or_else(String::new, |of| {
+        let Again { mode, load, profile, commit, date } = of;
+        format!("; run again (--{mode}) on {date} at commit {commit}, {profile} profile, load average {load}")
+    })
 }
 
 /// Where a row's figure stands in the source, and what it tells.
@@ -108,11 +116,12 @@ pub(super) fn tables(outcome: &Outcome, page: &str, pictures: &[String]) -> Stri
         }
         let _ = writeln!(
             text,
-            "| {what} | {} | {} | {} | {} |",
+            "| {what} | {} | {} | {} | {}{} |",
             published(row),
             ours(row),
             row.kind,
-            row.verdict
+            row.verdict,
+            later(row)
         );
     }
     if !pictures.is_empty() {
@@ -169,13 +178,44 @@ const PICTURES: [(&str, &[&str]); 5] = [
     ("aws-prototype", &["order-fix"]),
     ("treebuilder", &["treebuilder", "lemondrop"]),
     ("opra-decoder", &["opra-sizes", "opra-wire", "opra-arrivals"]),
-    ("fx-trading", &["order-stages", "order-fix"]),
+    ("fx-trading", &["order-stages", "order-fix", "order-sweep"]),
 ];
 
 /// Names of a page's figures that are among those of a run.
 pub(super) fn pictures(page: &str, there: impl Fn(&str) -> bool) -> Vec<String> {
     let of = PICTURES.iter().find(|(known, _)| *known == page).map_or(&[][..], |(_, of)| *of);
     of.iter().filter(|name| there(name)).map(|name| (*name).to_string()).collect()
+}
+
+/// The result file of a folder.
+///
+/// # Errors
+/// It can't be read, or is none.
+pub(super) fn read(folder: &Path) -> Result<Outcome, Failure> {
+    let path = folder.join(FILE);
+    let failed = |why: String| Failure::Run(format!("{}: {why}", path.display()));
+    let text = fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| failed(error.to_string()))
+}
+
+/// A result with some rows of a later run in the place of its own, or beside them where it had none; each says so.
+///
+/// # Errors
+/// An item that neither has.
+pub(super) fn merged(old: Outcome, new: &Outcome) -> Result<Outcome, Failure> {
+    let Outcome { mode, load, profile, commit, date, .. } = new.clone();
+    let again = Some(Again { mode, load, profile, commit, date });
+    let mut rows = Vec::new();
+    for (page, item) in super::chosen(None) {
+        let name = item.name();
+        let is = |row: &&Row| row.page == page && row.item == name;
+        let row = match new.rows.iter().find(is) {
+            Some(row) => Some(Row { again: again.clone(), ..row.clone() }),
+            None => old.rows.iter().find(is).cloned(),
+        };
+        rows.push(row.ok_or_else(|| Failure::Run(format!("{page}: {name} was never run")))?);
+    }
+    Ok(Outcome { rows, ..old })
 }
 
 /// Writes the result file, the figures and the pages' tables into a folder.

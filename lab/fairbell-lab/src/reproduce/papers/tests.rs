@@ -161,6 +161,22 @@ fn pages_result_file_and_registry_agree() {
 }
 
 #[test]
+fn rows_of_a_later_run_take_their_place_and_say_so() {
+    let known = committed();
+    let mut later = Outcome { rows: vec![known.rows[3].clone()], ..known.clone() };
+    (later.rows[0].ours, later.load) = (Some(7.5), "12.5".to_string());
+    let merged = pages::merged(known.clone(), &later).expect("all rows");
+    assert_eq!(merged.rows.len(), known.rows.len());
+    let row = &merged.rows[3];
+    assert_eq!((row.ours, row.again.as_ref().map(|of| &of.load[..])), (Some(7.5), Some("12.5")));
+    assert!(pages::tables(&merged, &row.page, &[]).contains("load average 12.5 |"));
+    let other = |at: &usize| *at != 3;
+    assert!((0..known.rows.len()).filter(other).all(|at| merged.rows[at] == known.rows[at]));
+    let lacking = Outcome { rows: known.rows[1..].to_vec(), ..known.clone() };
+    assert!(pages::merged(lacking, &later).is_err(), "a control: nobody ran the first one");
+}
+
+#[test]
 fn commands_of_the_pages_choose_their_items() {
     for (page, item) in items() {
         let line = command(page, item.at);

@@ -1,0 +1,203 @@
+//! Scenario files of orders: who sends how many of which size, what was published of it, and what is swept.
+
+use std::path::Path;
+use std::time::Duration;
+
+use host::failure::{Failure, on};
+use serde::{Deserialize, Deserializer};
+use types::Nanos;
+
+use crate::bench::rtt::ioc::{CLIENTS_MAX, IocFlow};
+
+/// Most orders a second.
+const RATE_MAX: u64 = 1_000_000;
+/// Most bytes of an order: what a gateway takes as one message is more.
+const BYTES_MAX: usize = 2_000;
+/// Most orders of one run: each is remembered with its stamps.
+const ORDERS_MAX: u64 = 50_000_000;
+
+/// Latencies that are told, by their names.
+pub const FIGURES: [&str; 7] = ["average", "least", "p50", "p95", "p99", "p99.9", "largest"];
+
+/// A workload of orders.
+#[derive(Deserialize, Clone, PartialEq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct OrderScenario {
+    /// What it is called.
+    pub name: String,
+    /// Orders a second.
+    pub rate: u64,
+    /// How long they are played.
+    #[serde(deserialize_with = "time")]
+    pub duration: Duration,
+    /// FIX sessions.
+    pub clients: usize,
+    /// Bytes of an order, about; 0: as it comes.
+    #[serde(default)]
+    pub bytes: usize,
+    /// What an order takes more in the exchange's thread, us.
+    #[serde(default)]
+    pub matching_delay_us: u64,
+    /// Exchange and clients each have a core.
+    #[serde(default)]
+    pub pinned: bool,
+    /// Figures of its source.
+    #[serde(default)]
+    pub published: Vec<PublishedFigure>,
+    /// What is swept.
+    pub sweep: Sweep,
+}
+
+/// A latency of the source.
+#[derive(Deserialize, Clone, PartialEq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedFigure {
+    /// Which one, as the command prints it.
+    pub figure: String,
+    /// Least and most, us.
+    pub us: [f64; 2],
+}
+
+/// Rates, clients and sizes: each with each.
+#[derive(Deserialize, Clone, PartialEq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Sweep {
+    /// Orders a second, ascending.
+    pub rates: Vec<u64>,
+    /// FIX sessions.
+    pub clients: Vec<usize>,
+    /// Bytes of an order; 0: as it comes.
+    pub bytes: Vec<usize>,
+    /// How long each is played.
+    #[serde(deserialize_with = "time")]
+    pub duration: Duration,
+    /// How many times the least p99 of a curve is still before its knee.
+    pub knee: f64,
+}
+
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(from)?;
+    fairbell::options::duration(&text).map_err(serde::de::Error::custom)
+}
+
+impl OrderScenario {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It can't be read, is none, or asks for what can't be.
+    pub fn read(path: &Path) -> Result<OrderScenario, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|error| on(path, error))?;
+        OrderScenario::parse(&text)
+            .map_err(|why| Failure::Usage(format!("{}: {why}", path.display())))
+    }
+
+    /// Reads its text.
+    ///
+    /// # Errors
+    /// It is none, or asks for what can't be.
+    pub fn parse(text: &str) -> Result<OrderScenario, String> {
+        let scenario: OrderScenario = toml::from_str(text).map_err(|error| error.to_string())?;
+        scenario.check().map(|()| scenario)
+    }
+
+    /// Whether it can be played.
+    ///
+    /// # Errors
+    /// What can't be.
+    pub fn check(&self) -> Result<(), String> {
+        let Sweep { rates, clients, bytes, duration, knee } = &self.sweep;
+        let is_rate = |rate: &u64| (1..=RATE_MAX).contains(rate);
+        let is_count = |count: &usize| (1..=CLIENTS_MAX).contains(count);
+        let is_size = |size: &usize| *size <= BYTES_MAX;
+        let is_time = |time: &Duration, rate: u64| {
+            let orders = u128::from(rate) * time.as_nanos() / u128::from(Nanos::SECOND);
+            time.as_millis() >= 100 && (1..=u128::from(ORDERS_MAX)).contains(&orders)
+        };
+        let most = rates.last().copied().unwrap_or(0);
+        let checks = [
+            (is_rate(&self.rate), format!("rate: 1 to {RATE_MAX}")),
+            (is_count(&self.clients), format!("clients: 1 to {CLIENTS_MAX}")),
+            (is_size(&self.bytes), format!("bytes: at most {BYTES_MAX}")),
+            (self.matching_delay_us <= 1_000_000, "matching_delay_us: at most 1000000".to_string()),
+            (
+                is_time(&self.duration, self.rate),
+                format!("duration: 100ms or more, with 1 to {ORDERS_MAX} orders"),
+            ),
+            (
+                self.published.iter().all(|of| of.us[0] <= of.us[1] && of.us[0] >= 0.0),
+                "published: us is the least and the most".to_string(),
+            ),
+            (
+                self.published.iter().all(|of| FIGURES.contains(&&of.figure[..])),
+                format!("published: figure is one of {}", FIGURES.join(", ")),
+            ),
+            (
+                !rates.is_empty() && rates.is_sorted() && rates.iter().all(is_rate),
+                format!("sweep.rates: ascending, 1 to {RATE_MAX}"),
+            ),
+            (
+                !clients.is_empty() && clients.iter().all(is_count),
+                format!("sweep.clients: 1 to {CLIENTS_MAX}"),
+            ),
+            (
+                !bytes.is_empty() && bytes.iter().all(is_size),
+                format!("sweep.bytes: at most {BYTES_MAX}"),
+            ),
+            (
+                is_time(duration, most) && is_time(duration, rates.first().copied().unwrap_or(0)),
+                format!("sweep.duration: 100ms or more, with 1 to {ORDERS_MAX} orders"),
+            ),
+            ((1.0..=1_000.0).contains(knee), "sweep.knee: 1 to 1000".to_string()),
+        ];
+        let wrong = checks.into_iter().find(|(holds, _)| !holds);
+        wrong.map_or(Ok(()), |(_, what)| Err(what))
+    }
+
+    /// What is played, for so long.
+    pub fn flow(&self, duration: Duration) -> IocFlow {
+        IocFlow {
+            clients: self.clients,
+            bytes: self.bytes,
+            matching_delay_ns: self.matching_delay_us * Nanos::MICRO,
+            pinned: self.pinned,
+            ..IocFlow::of(self.rate, u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FX: &str = include_str!("../../../../../scenarios/papers/fx-trading.toml");
+    const AWS: &str = include_str!("../../../../../scenarios/papers/aws-prototype.toml");
+
+    #[test]
+    fn the_papers_files_are_scenarios_and_wrong_ones_say_what_is_wrong() {
+        for text in [FX, AWS] {
+            let scenario = OrderScenario::parse(text).expect("a scenario");
+            let flow = scenario.flow(Duration::from_secs(1));
+            assert_eq!((flow.rate, flow.duration_ns), (10_000, Nanos::SECOND));
+            assert!(scenario.published.len() == 2 && flow.pinned, "{scenario:?}");
+        }
+        for (from, to, what) in [
+            ("rate = 10000", "rate = 0", "rate: "),
+            ("clients = 8 ", "clients = 901", "clients: "),
+            ("bytes = 0 ", "bytes = 2001", "bytes: "),
+            ("duration = \"60s\"", "duration = \"1ms\"", "duration: "),
+            ("duration = \"60s\"", "duration = \"60\"", "duration"),
+            ("us = [240, 240]", "us = [241, 240]", "published: "),
+            ("figure = \"p99\"", "figure = \"p98\"", "published: figure "),
+            ("rates = [1000, 2000", "rates = [2000, 1000", "sweep.rates: "),
+            ("clients = [8, 100]", "clients = []", "sweep.clients: "),
+            ("bytes = [0, 400]", "bytes = [0, 4000]", "sweep.bytes: "),
+            ("knee = 3.0", "knee = 0.5", "sweep.knee: "),
+            ("knee = 3.0", "knees = 3.0", "knees"),
+        ] {
+            let text = FX.replacen(from, to, 1);
+            assert_ne!(text, FX, "{from}");
+            let why = OrderScenario::parse(&text).expect_err(to);
+            assert!(why.contains(what), "{to}: {why}");
+        }
+    }
+}
