@@ -78,10 +78,33 @@ pub struct FeedFound {
 const PLANE_PORT: u16 = 5_000;
 /// Packets under way where they are streamed.
 const WINDOW: u64 = 256;
+/// After so long packets under way count as lost.
+const GIVEN_UP: Duration = Duration::from_millis(20);
+/// Slots of the ring: where packets are paced, so few that they stay in the caches of both cores.
+const SLOTS: [u64; 2] = [256, 4_096];
 /// Between two readings of an end's clock, or from before a send to behind it: the core was away, ns.
 const AWAY_NS: u64 = 20_000;
 /// Silence after which nothing more comes.
 const SILENCE: Duration = Duration::from_millis(200);
+
+/// Which packets of a stream may be sent, as far as others have come.
+#[derive(Default)]
+struct Window {
+    /// What is before it has come or counts as lost: nothing waits for it again.
+    given_up: u64,
+}
+
+impl Window {
+    /// Whether the packet at a place may be sent, where those before `reached` have come or were overtaken, and
+    /// it has waited for `waited`.
+    fn is_open(&mut self, at: u64, reached: u64, waited: Duration) -> bool {
+        let under_way = at.saturating_sub(reached.max(self.given_up));
+        if under_way >= WINDOW && waited >= GIVEN_UP {
+            self.given_up = at;
+        }
+        under_way < WINDOW || waited >= GIVEN_UP
+    }
+}
 
 struct Events(u64, u64);
 
@@ -135,8 +158,8 @@ impl Receiver {
     }
 }
 
-fn ends(way: Way, packets: usize) -> Result<(Sender, Receiver), Failure> {
-    match way {
+fn ends(feed: &Feed) -> Result<(Sender, Receiver), Failure> {
+    match feed.way {
         Way::Datagram => {
             let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io);
             let (from, to) = (bind()?, bind()?);
@@ -162,9 +185,12 @@ fn ends(way: Way, packets: usize) -> Result<(Sender, Receiver), Failure> {
             Ok((Sender::Plane { plane, socket, to, _cable: cable }, Receiver::Datagram(heard)))
         }
         Way::Ring => {
-            let name = format!("fairbell-ring-{}-{packets}", std::process::id());
+            static RINGS: AtomicU64 = AtomicU64::new(0);
+            let number = RINGS.fetch_add(1, Ordering::Relaxed);
+            let name = format!("fairbell-ring-{}-{number}", std::process::id());
             let path = std::env::temp_dir().join(name);
-            let ring = PacketRingWriter::create(&path, 4_096, 1, None).map_err(io)?;
+            let slots = SLOTS[usize::from(feed.gap_ns == 0)];
+            let ring = PacketRingWriter::create(&path, slots, 1, None).map_err(io)?;
             let reader = PacketRingReader::open(&path).map_err(io)?;
             Ok((Sender::Ring(ring), Receiver::Ring(Box::new(reader))))
         }
@@ -205,11 +231,11 @@ pub fn measure_at(feed: Feed, due: &[u64]) -> Result<FeedFound, Failure> {
     };
     let stream = make::<V2>(shape);
     let packets: Vec<&[u8]> = stream.packets().take(feed.packets).collect();
-    let (mut sender, mut receiver) = ends(feed.way, feed.packets)?;
+    let (mut sender, mut receiver) = ends(&feed)?;
     let sent: Vec<AtomicU64> = packets.iter().map(|_| AtomicU64::new(0)).collect();
     // How long the sender took for each.
     let mut sending = vec![0; packets.len()];
-    let (taken, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (reached, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let origin = Instant::now();
     let now = || u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let by_sequence: Vec<u64> = (packets.iter())
@@ -224,7 +250,7 @@ pub fn measure_at(feed: Feed, due: &[u64]) -> Result<FeedFound, Failure> {
             let (mut last, mut silent) = (0, Instant::now());
             let (mut place, mut seen, mut back) = (0, now(), 0);
             let mut heard_of = Vec::with_capacity(packets.len());
-            while taken.load(Ordering::Relaxed) < packets.len() as u64 {
+            while heard_of.len() < packets.len() {
                 let reading = now();
                 if reading - seen > AWAY_NS {
                     back = reading;
@@ -255,7 +281,7 @@ pub fn measure_at(feed: Feed, due: &[u64]) -> Result<FeedFound, Failure> {
                 let away = back > at || made - reading > AWAY_NS;
                 heard_of.push((place, made.saturating_sub(at), made - heard, away));
                 found.span_ns = made;
-                taken.fetch_add(1, Ordering::Relaxed);
+                reached.store(place as u64 + 1, Ordering::Relaxed);
                 silent = Instant::now();
             }
             found.messages = events.1;
@@ -265,7 +291,7 @@ pub fn measure_at(feed: Feed, due: &[u64]) -> Result<FeedFound, Failure> {
         // A thread of its own: whose core is chosen keeps it.
         let tell = scope.spawn(|| {
             stay_on(0);
-            let (mut outcome, mut late) = (Ok(()), 0);
+            let (mut outcome, mut late, mut window) = (Ok(()), 0, Window::default());
             // Until the receiver looks.
             thread::sleep(Duration::from_millis(5));
             let begin = now();
@@ -275,10 +301,9 @@ pub fn measure_at(feed: Feed, due: &[u64]) -> Result<FeedFound, Failure> {
                         std::hint::spin_loop();
                     }
                 } else {
-                    let begun = Instant::now();
-                    while at as u64 - taken.load(Ordering::Relaxed).min(at as u64) >= WINDOW
-                        && begun.elapsed() < SILENCE
-                    {
+                    let (at, begun) = (at as u64, Instant::now());
+                    let come = || reached.load(Ordering::Relaxed);
+                    while !window.is_open(at, come(), begun.elapsed()) {
                         std::hint::spin_loop();
                     }
                 }
@@ -332,6 +357,21 @@ pub fn measure_at(feed: Feed, due: &[u64]) -> Result<FeedFound, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_whose_packets_are_lost_waits_once_for_each_window() {
+        let (mut window, mut waits) = (Window::default(), 0);
+        for at in 0..10 * WINDOW {
+            if !window.is_open(at, 0, Duration::ZERO) {
+                waits += 1;
+                assert!(window.is_open(at, 0, GIVEN_UP), "{at}");
+            }
+        }
+        assert_eq!(waits, 9);
+        let mut window = Window::default();
+        assert!((0..10 * WINDOW).all(|at| window.is_open(at, at, Duration::ZERO)), "control");
+        assert!(!window.is_open(WINDOW, 0, Duration::ZERO), "and who is behind is waited for");
+    }
 
     #[test]
     fn every_packet_of_either_way_becomes_events() {

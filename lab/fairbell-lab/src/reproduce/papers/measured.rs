@@ -460,6 +460,7 @@ fn wire(session: &Session) -> Result<Report, Failure> {
         row("to the event, p50", "ns", quantile(&paced.way_ns, 0.5));
         row("to the event, p99", "ns", quantile(&paced.way_ns, 0.99));
         row("to the program, p50", "ns", quantile(&bare.way_ns, 0.5));
+        row("to the program, p99", "ns", quantile(&bare.way_ns, 0.99));
         row("decoding a packet, p50", "ns", quantile(&paced.decode_ns, 0.5));
         row("decoding a message, p50", "ns", quantile(&paced.decode_ns, 0.5) / each.max(1.0));
         row("messages a second", "1/s", rate(&streamed));

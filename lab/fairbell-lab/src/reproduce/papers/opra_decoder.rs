@@ -183,6 +183,16 @@ pub(super) const ITEMS: &[Item] = &[
         Measured,
         |s| s.row("opra-wire", "datagrams: to the event, p99", "us"),
     ),
+    Item::unprinted(
+        ("figure 11", "floor of the same: to a program that spins on its socket and decodes nothing, p50"),
+        "us",
+        Measured,
+        |s| s.row("opra-wire", "datagrams: to the program, p50", "us"),
+    )
+    .note(KERNEL),
+    Item::unprinted(("figure 11", "the same floor, p99"), "us", Measured, |s| {
+        s.row("opra-wire", "datagrams: to the program, p99", "us")
+    }),
     Item::new(
         ("figure 11", "to the event, 256-byte packets in shared memory, p50"),
         (4.0, "us"),
