@@ -173,7 +173,8 @@ impl RecordStore {
         self.streams.get(stream).map_or(1, |stream| stream.given_up * CHUNK_RECORDS + 1)
     }
 
-    /// Gives up a lot of the longest stream if there is too much.
+    /// Gives up a lot of the longest stream if there is too much, at most the older half of it: its newest
+    /// messages may be on their way for the first time.
     fn give_up(&mut self) {
         let RecordStore { streams, spilled, .. } = self;
         let over = |spilled: &&mut Spilled| spilled.gives_up && spilled.held > spilled.chunks_max;
@@ -182,7 +183,8 @@ impl RecordStore {
             let longest = streams.iter_mut().max_by_key(|stream| stream.full() - stream.given_up);
             let Some(stream) = longest else { return };
             let at = stream.given_up;
-            let end = (at / BATCH + 1).saturating_mul(BATCH).min(stream.full());
+            let half = at + (stream.full() - at).div_ceil(2);
+            let end = (at / BATCH + 1).saturating_mul(BATCH).min(half);
             assert!(end > at, "the longest has some");
             (stream.given_up, spilled.read) = (end, None);
             spilled.held -= end - at;

@@ -227,6 +227,23 @@ fn the_oldest_part_of_the_longest_stream_goes_first_and_others_keep_all() {
     assert!(used <= most + 2 * 4_096 * 6, "{used} bytes used");
 }
 
+#[test]
+fn of_many_short_streams_none_loses_its_newest_messages() {
+    let (streams, each) = (100, 40 * CHUNK_RECORDS);
+    let mut store = RecordStore::new(streams, 8, u64::MAX);
+    assert!(store.spill_to(Box::new(MemorySpill::default()), 1_000));
+    store.bound_spill(1_000 * RecordStore::chunk_len(8) as u64, true);
+    for n in 0..each {
+        for stream in 0..streams {
+            assert!(store.has_room() && store.append(stream, &n.to_le_bytes()).is_some());
+            // A subscriber that missed some of the last messages asks for them again.
+            let missed = store.next(stream).saturating_sub(CHUNK_RECORDS).max(1);
+            assert!(store.first(stream) <= missed, "{stream} at {n}: {}", store.first(stream));
+        }
+    }
+    assert!((0..streams).all(|stream| store.first(stream) > 1), "a control: all gave some up");
+}
+
 /// A spill store that gives no room back.
 struct Stubborn(MemorySpill);
 

@@ -2,14 +2,14 @@
 //! anything grow?
 //!
 //! The root keeps its newest inputs and reports in memory, the older ones in a spill store whose oldest part goes, as
-//! with `memory.when_full = "recycle"`. Every hour the new inputs go through an engine of the check's own, which
+//! with `memory.when_full = "recycle"`. Every hour, or when there are many, the new inputs go through an engine of the check's own, which
 //! must be in the state of the live one; at the end of each day everybody's books are the engine's and every request
 //! has its answer. Whoever runs it looks at the memory of the process every ten minutes of trading.
 
 use engine::Output;
 use engine::schedule::DayTimes;
-use exchange::{ExchangeConfig, Life, Role, Snapshots, Timetable, deploy};
-use types::{Channel, Input, MemorySpill, Nanos, Outbox, SpillStore, SplitMix64};
+use exchange::{ExchangeConfig, Life, Role, Snapshots, Timetable, overlay_node};
+use types::{Channel, Input, MemorySpill, Nanos, NodeId, Outbox, SpillStore, SplitMix64};
 
 use super::{Actor, DAY, OPENS, Options, RECEIVERS, Run, SECOND, START, Trader, config, schedule};
 use crate::world::{Fault, address};
@@ -21,9 +21,10 @@ const FIRST: u64 = 3;
 pub const MINUTES_MAX: u32 = 1_430;
 /// Minutes of trading between two looks of whoever runs it.
 const LOOK_EVERY: u64 = 10;
-/// Inputs and reports that the root has in memory, and what it has in its spill stores: inputs, and bytes of reports.
-const IN_MEMORY: (usize, u64) = (8_192, 8_192);
-const SPILLED: (usize, u64) = (32_768, 4 << 20);
+/// Most inputs, and so many reports, that the root has in memory.
+const IN_MEMORY_MAX: u64 = 8_192;
+/// Bytes of reports that it has in its spill store for each input that it has in the other one.
+const REPORT_BYTES: u64 = 128;
 /// When the first day begins: half a minute behind its midnight.
 const BEGINS: u64 = MINUTE / 2;
 
@@ -61,8 +62,8 @@ pub struct SoakReport {
     pub messages: u64,
     /// Logins of the traders.
     pub logins: u64,
-    /// Hours at which the log gave the live engine's state.
-    pub hours: u64,
+    /// Times that the log gave the live engine's state.
+    pub settled: u64,
     /// Events of the simulator.
     pub events: u64,
 }
@@ -114,13 +115,21 @@ fn venue(seed: u64, minutes: u64, start: Nanos) -> ExchangeConfig {
     }
 }
 
-fn bounded(nodes: &mut [Role]) {
+/// Inputs that the root has in memory, for so many requests a day.
+fn in_memory(day: u64) -> u64 {
+    (day / 8).clamp(64, IN_MEMORY_MAX)
+}
+
+/// Bounds what roots keep, so that the first day, of so many requests, fills it.
+fn bounded(nodes: &mut [Role], day: u64) {
+    let in_memory = in_memory(day);
+    let spilled = in_memory * 6;
     for role in nodes {
         role.with_root(&mut Outbox::default(), |root, _| {
             let store = || -> Box<dyn SpillStore> { Box::new(MemorySpill::default()) };
-            let spills = root.spill_to((store(), IN_MEMORY.0), (store(), IN_MEMORY.1));
+            let spills = root.spill_to((store(), in_memory as usize), (store(), in_memory));
             assert!(spills, "a new root spills");
-            root.bound_spills(SPILLED.0, SPILLED.1, Some(Box::new(Unkept)));
+            root.bound_spills(spilled as usize, spilled * REPORT_BYTES, Some(Box::new(Unkept)));
         });
     }
 }
@@ -134,7 +143,8 @@ pub fn soak(seed: u64, soak: &Soak, look: &mut dyn FnMut(u64)) -> SoakReport {
     let start = Nanos(START.0 - OPENS + SECOND / 2 + BEGINS);
     let options = Options::default();
     let venue = venue(seed, minutes, start);
-    let mut run = Run::new(seed, (&options, venue, start), bounded);
+    let per_day = minutes * u64::from(soak.per_minute);
+    let mut run = Run::new(seed, (&options, venue, start), |nodes| bounded(nodes, per_day));
     if soak.loses {
         let trader = run.first_trader;
         if let Some(Actor::Trader(trader)) = run.world.node_mut(trader) {
@@ -192,9 +202,11 @@ impl Run<'_> {
             if (number + 1).is_multiple_of(LOOK_EVERY) {
                 look(number + 1);
             }
-            if (number + 1).is_multiple_of(60) || minute + 1 == FIRST + minutes {
-                self.settle_hour();
-                report.hours += 1;
+            let hour = (number + 1).is_multiple_of(60) || minute + 1 == FIRST + minutes;
+            let unsettled = self.root().engine().applied() - self.engine.applied();
+            if hour || unsettled >= in_memory(minutes * per_minute) {
+                self.settle();
+                report.settled += 1;
             }
         }
         self.run_to((FIRST + minutes + 2) * MINUTE + SECOND);
@@ -206,7 +218,7 @@ impl Run<'_> {
         report.open_orders.push(self.root().engine().open_orders() as u64);
         self.compare_books("at the end");
         self.check_counters();
-        self.settle_hour();
+        self.settle();
         let wrong: u64 = self.traders().map(Trader::malformed).sum();
         if wrong > 0 {
             self.fail(format!("traders were told {wrong} times what they did not ask for"));
@@ -230,13 +242,12 @@ impl Run<'_> {
             3 => self.world.fault(at, Fault::Pause(proxy, 2 * SECOND)),
             4 => self.world.fault(at, Fault::CutStream(edge, pick)),
             5 => {
-                let (config, first) = (self.config.clone(), self.first_listener);
+                let (config, nobody) =
+                    (self.config.clone(), address(self.first_listener, Channel::FEED));
                 let build = move |now: Nanos| {
-                    let feed_of = |index: usize| address(first + index, Channel::FEED);
                     let life = Life::of(SplitMix64::mix(pick ^ now.0));
-                    let nodes = deploy(&config, life, feed_of).unwrap_or_default();
-                    let node = nodes.into_iter().nth(proxy).expect("it was deployed once");
-                    Actor::Role(Box::new(node))
+                    let node = overlay_node(&config, NodeId(proxy as u16), life, nobody);
+                    Actor::Role(Box::new(node.expect("it was deployed once")))
                 };
                 self.world.fault(at, Fault::Kill(proxy));
                 self.world.fault(at.after(5 * SECOND), Fault::Restart(proxy, Box::new(build)));
@@ -250,7 +261,7 @@ impl Run<'_> {
     }
 
     /// Applies what is new in the log to the check's engine, which must be in the live one's state then.
-    fn settle_hour(&mut self) {
+    fn settle(&mut self) {
         let (since, until) = (self.engine.applied(), self.root().engine().applied());
         let new = |input: &Input| (since + 1..=until).contains(&input.seq.0);
         let log: Vec<Input> = self.root().log().records().filter(new).collect();
@@ -282,7 +293,7 @@ mod tests {
     #[test]
     fn days_with_a_fault_a_minute_lose_nothing_and_the_log_is_bounded() {
         println!("seed {SEED}");
-        let short = Soak { days: 2, minutes: 16, per_minute: 20, open_max: 5, loses: false };
+        let short = Soak { days: 2, minutes: 16, per_minute: 20, open_max: 2, loses: false };
         let mut looks = Vec::new();
         let report = soak(SEED, &short, &mut |minute| looks.push(minute));
         assert_eq!(report.failures, Vec::<String>::new());
@@ -290,13 +301,14 @@ mod tests {
         let (asked, answered) = report.requests;
         assert!(asked == answered && asked > 400, "{report:?}");
         assert!(report.faults.iter().all(|(_, count)| *count == 4), "{report:?}");
-        assert!(report.logins > 8 && report.hours >= 2, "{report:?}");
-        assert!(report.open_orders.iter().all(|open| *open <= 5 * TRADERS as u64), "{report:?}");
+        assert!(report.inputs.1 > 0, "the log is bounded: {report:?}");
+        assert!(report.logins > 8 && report.settled >= 2, "{report:?}");
+        assert!(report.open_orders.iter().all(|open| *open <= 2 * TRADERS as u64), "{report:?}");
         let again = soak(SEED, &short, &mut |_| ());
         assert_eq!(again, report, "the same again");
         let unbounded = soak(SEED, &Soak { open_max: u32::MAX, ..short }, &mut |_| ());
         let open = unbounded.open_orders.iter().max();
-        assert!(open.is_some_and(|open| *open > 5 * TRADERS as u64), "control: {unbounded:?}");
+        assert!(open.is_some_and(|open| *open > 2 * TRADERS as u64), "control: {unbounded:?}");
     }
 
     #[test]
