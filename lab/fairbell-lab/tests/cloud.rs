@@ -403,7 +403,8 @@ fn a_soak_strikes_one_fault_after_another_and_finds_the_answer_that_is_lost() {
     let number = |key: &str| document[key].as_u64().unwrap_or(0);
     assert_eq!((code, number("requests_lost")), (1, 1), "the control: {said}");
     assert!(number("faults_struck") > 0 && number("requests_sent") > 1_000, "{document}");
-    assert!(document["books_equal"] == true && number("answered_twice") == 0, "{document}");
+    // A client that missed one counts one less: at its next login it may hear its last answer again.
+    assert!(document["books_equal"] == true && number("answered_twice") <= 1, "{document}");
     // Roots and the machines of the first zone are never killed.
     let judged = document["memory"].as_array().expect("processes");
     let lived = |name: &str| judged.iter().any(|of| of["name"] == name);

@@ -14,6 +14,9 @@ use crate::bench::rtt::ioc::{self, IocFlow, Stamps};
 /// and so many ns more: who is late by a moment at the end falls behind no further.
 const BEHIND: (f64, f64) = (0.03, 5e7);
 
+/// Runs of each rate.
+const RUNS: usize = 3;
+
 /// What a rate came to.
 #[derive(Serialize, Clone, Copy, PartialEq, Debug)]
 pub struct Point {
@@ -27,6 +30,26 @@ pub struct Point {
     pub p50_us: f64,
     /// See `p50_us`.
     pub p99_us: f64,
+}
+
+impl Point {
+    fn of(rate: u64, stamps: &[Stamps], played: Duration) -> Point {
+        let sorted = totals(stamps);
+        Point {
+            rate,
+            answered_per_s: completed_per_s(stamps),
+            carried: is_carried(stamps, played),
+            p50_us: quantile(&sorted, 500) / 1e3,
+            p99_us: quantile(&sorted, 990) / 1e3,
+        }
+    }
+}
+
+/// Of an odd number of runs of one rate, the one with the median 99th percentile: on a shared machine one run in some has a
+/// moment that is not its own.
+fn median(mut runs: Vec<Point>) -> Point {
+    runs.sort_by(|a, b| a.p99_us.total_cmp(&b.p99_us));
+    runs[runs.len() / 2]
 }
 
 /// Whether the last answer came soon behind the last order.
@@ -91,16 +114,13 @@ pub fn play(
             let mut swept = Swept { clients, bytes, bytes_sent: 0, points: Vec::new(), knee: None };
             for rate in scenario.sweep.rates.iter().copied() {
                 let flow = IocFlow { rate, clients, bytes, ..scenario.flow(duration) };
-                let (_, found) = ioc::without_floor(flow)?;
-                let sorted = totals(&found.stamps);
-                let point = Point {
-                    rate,
-                    answered_per_s: completed_per_s(&found.stamps),
-                    carried: is_carried(&found.stamps, duration),
-                    p50_us: quantile(&sorted, 500) / 1e3,
-                    p99_us: quantile(&sorted, 990) / 1e3,
-                };
-                swept.bytes_sent = found.bytes[0];
+                let mut runs = Vec::with_capacity(RUNS);
+                for _ in 0..RUNS {
+                    let (_, found) = ioc::without_floor(flow)?;
+                    swept.bytes_sent = found.bytes[0];
+                    runs.push(Point::of(rate, &found.stamps, duration));
+                }
+                let point = median(runs);
                 swept.points.push(point);
                 if !point.carried {
                     break;
@@ -161,6 +181,12 @@ mod tests {
         assert_eq!(at(3.0), Some((8, false)), "a control: no rate was too much");
         // What is slow at a low rate, because who waits sleeps, is none.
         assert_eq!(knee(&points[..2], 3.0).map(|knee| knee.rate), Some(2));
+    }
+
+    #[test]
+    fn one_run_with_a_moment_of_another_program_does_not_count() {
+        let runs = vec![point(5, 90.0), point(5, 9_000.0), point(5, 70.0)];
+        assert_eq!(median(runs).p99_us, 90.0);
     }
 
     #[test]
