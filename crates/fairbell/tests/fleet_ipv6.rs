@@ -5,7 +5,7 @@ mod common;
 #[path = "../../host/tests/common/ports.rs"]
 mod ports;
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
