@@ -4,7 +4,7 @@
 //! 14 billion messages in all. It begins at the peak, falls to a level within minutes and rises again to the close; a fifth of
 //! the milliseconds has three times that rate and the others half of it. Messages and packets are those of
 //! [`fast::opra::stream`], 400 bytes a packet, those of all lines one after another. From the call that sends to
-//! the event of a packet's last message is timed as in [`super::wire_to_event`].
+//! the event of a packet's last message is timed as in `wire_to_event`.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //!
 //! Every order is immediate or cancel and nothing rests, so each is accepted and cancelled at once. Each has five stamps on its
 //! way: due, sent, at the gateway, taken by the engine, heard; and a sixth when the client's program has read the last
-//! answer ([`crate::bench::rtt::ioc`]). What a latency is counts from when the order was due.
+//! answer (`bench::rtt::ioc`). What a latency is counts from when the order was due.
 
 mod scenario;
 mod sweep;
