@@ -5,6 +5,7 @@
 //! that time. A window is an hour, or a quarter of what is judged where that is shorter.
 
 use serde::Serialize;
+use sim::cloud::stats;
 
 /// Size that memory may leave its level by, percent.
 pub const BAND: f64 = 2.0;
@@ -45,12 +46,6 @@ pub struct Judged {
     pub flat: bool,
 }
 
-fn median(of: impl Iterator<Item = u64>) -> u64 {
-    let mut all: Vec<u64> = of.collect();
-    all.sort_unstable();
-    all.get(all.len() / 2).copied().unwrap_or(0)
-}
-
 /// Rise of the line of least squares, bytes per second; 0 of less than two times.
 fn slope(samples: &[(f64, u64)]) -> f64 {
     let count = samples.len().max(1) as f64;
@@ -72,7 +67,7 @@ pub fn judge(series: &Series, warm_up_s: f64) -> Judged {
     let window = (time / 4.0).min(WINDOW_S);
     let within = |from: f64, to: f64| {
         let inside = judged.iter().filter(move |(at, _)| (from..=to).contains(at));
-        median(inside.map(|(_, size)| *size))
+        stats::median(&mut inside.map(|(_, size)| *size).collect::<Vec<u64>>())
     };
     let (first, last) = (within(*begin, begin + window), within(end - window, *end));
     let percent = |bytes: f64| 100.0 * bytes / (first.max(1) as f64);

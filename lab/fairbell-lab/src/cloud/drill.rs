@@ -20,7 +20,8 @@ use super::participants::Participants;
 use super::service::Service;
 use super::site::{Plan, Site, ZONES};
 use super::{
-    MAIN, SMALL_MIB, STARTING_US, Shape, edges, quantiles_of, start, venue, watched, with_planes,
+    MAIN, SMALL_MIB, STARTING_US, Shape, edges, quantiles_of, start, told, venue, watched,
+    with_planes,
 };
 
 /// Options of `fairbell-lab cloud drill`.
@@ -172,22 +173,13 @@ pub fn run(args: &DrillArgs) -> Result<(), Failure> {
         from: args.from.clone(),
         drills,
     };
-    match args.json {
-        true => {
-            let text = serde_json::to_string_pretty(&report);
-            println!("{}", text.map_err(|error| Failure::Run(error.to_string()))?);
-        }
-        false => {
-            println!("{HEAD}");
-            report.drills.iter().for_each(|row| println!("{}", line(row)));
-        }
-    }
-    let complaints: Vec<&str> =
-        report.drills.iter().flat_map(|row| &row.complaints).map(String::as_str).collect();
-    match complaints.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Run(complaints.join("; "))),
-    }
+    let complaints: Vec<String> =
+        report.drills.iter().flat_map(|row| row.complaints.iter().cloned()).collect();
+    let print = |report: &Report| {
+        println!("{HEAD}");
+        report.drills.iter().for_each(|row| println!("{}", line(row)));
+    };
+    told(&report, args.json, print, &complaints)
 }
 
 /// Whom the fault is done to at a time, from 0: everybody in turn who can have it.

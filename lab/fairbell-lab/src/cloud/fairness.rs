@@ -23,7 +23,7 @@ use super::checks::Checks;
 use super::participants::Participants;
 use super::site::{Plan, Site};
 use super::{ASYMMETRY_US, MAIN, SEGMENT_MIB, Shape, edges, floor, measure, quantiles_of};
-use super::{start, venue, watched};
+use super::{start, told, venue, watched};
 
 /// Options of `fairbell-lab cloud fairness`.
 #[derive(Args, Clone, Debug)]
@@ -215,17 +215,7 @@ pub fn run(args: &FairnessArgs) -> Result<(), Failure> {
         }
     }
     let report = report(args, edges, &spreads, turns);
-    match args.json {
-        true => {
-            let text = serde_json::to_string_pretty(&report);
-            println!("{}", text.map_err(|error| Failure::Run(error.to_string()))?);
-        }
-        false => print(&report),
-    }
-    match report.complaints.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Run(report.complaints.join("; "))),
-    }
+    told(&report, args.json, print, &report.complaints)
 }
 
 /// Whether it is on, turn by turn: another one is first in each cloud.

@@ -299,18 +299,31 @@ fn run_one(args: &CloudArgs) -> Result<(), Failure> {
         main,
         compared,
     };
-    match args.json {
-        true => {
-            let text = serde_json::to_string_pretty(&report);
-            println!("{}", text.map_err(|error| Failure::Run(error.to_string()))?);
-        }
-        false => print(&report),
-    }
     let mut complaints = report.main.complaints();
     complaints.extend(report.compared.iter().flat_map(Outcome::complaints));
-    match complaints.first() {
-        None => Ok(()),
-        Some(_) => Err(Failure::Run(complaints.join("; "))),
+    told(&report, args.json, print, &complaints)
+}
+
+/// Tells what came of a command, as one JSON document or printed for people.
+///
+/// # Errors
+/// What it complains of.
+fn told<R: Serialize>(
+    report: &R,
+    json: bool,
+    print: impl FnOnce(&R),
+    complaints: &[String],
+) -> Result<(), Failure> {
+    match json {
+        true => {
+            let text = serde_json::to_string_pretty(report);
+            println!("{}", text.map_err(|error| Failure::Run(error.to_string()))?);
+        }
+        false => print(report),
+    }
+    match complaints.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Run(complaints.join("; "))),
     }
 }
 

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::checks::Checks;
 use super::participants::Participants;
 use super::site::{Plan, Site};
-use super::{ASYMMETRY_US, MAIN, SEGMENT_MIB, Shape, edges, start, venue, watched};
+use super::{ASYMMETRY_US, MAIN, SEGMENT_MIB, Shape, edges, start, told, venue, watched};
 
 /// Longest trading: it ends when the plans have been.
 const LONGEST: Duration = Duration::from_secs(3_600);
@@ -240,17 +240,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
             .complaints
             .push("memory: the root that leads now does not know the last plan".into());
     }
-    match args.json {
-        true => {
-            let text = serde_json::to_string_pretty(&report);
-            println!("{}", text.map_err(|error| Failure::Run(error.to_string()))?);
-        }
-        false => print(&report),
-    }
-    match report.complaints.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Run(report.complaints.join("; "))),
-    }
+    told(&report, args.json, print, &report.complaints)
 }
 
 /// Everything that is done while participants trade.

@@ -28,7 +28,7 @@ use super::checks::Checks;
 use super::measure;
 use super::participants::Participants;
 use super::site::{Plan, Site};
-use super::{ASYMMETRY_US, MAIN, SEGMENT_MIB, Shape, quantiles_of, start, venue, watched};
+use super::{ASYMMETRY_US, MAIN, SEGMENT_MIB, Shape, quantiles_of, start, told, venue, watched};
 
 /// Options of `fairbell-lab cloud provision`.
 #[derive(Args, Clone, Debug)]
@@ -239,17 +239,7 @@ pub fn run(args: &ProvisionArgs) -> Result<(), Failure> {
         complaints: Vec::new(),
     };
     report.complaints = complaints(&report);
-    match args.json {
-        true => {
-            let text = serde_json::to_string_pretty(&report);
-            println!("{}", text.map_err(|error| Failure::Run(error.to_string()))?);
-        }
-        false => print(&report),
-    }
-    match report.complaints.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Run(report.complaints.join("; "))),
-    }
+    told(&report, args.json, print, &report.complaints)
 }
 
 /// The file of the venue that hosts are selected for: roots, proxies, edges and those that stand by, nowhere yet.

@@ -30,7 +30,7 @@ use super::measure;
 use super::participants::{COUNT, Flow, Participants, Tamper};
 use super::service::Notes;
 use super::site::{Plan, Site};
-use super::{MAIN, SEGMENT_MIB, STARTING_US, Shape, quantiles_of, start, venue};
+use super::{MAIN, SEGMENT_MIB, STARTING_US, Shape, quantiles_of, start, told, venue};
 use crate::drill::Told;
 
 /// Options of `fairbell-lab cloud scale`.
@@ -275,17 +275,7 @@ pub fn run(args: &ScaleArgs) -> Result<(), Failure> {
     report.judge(&mut site, &loads)?;
     drop(site);
     report.complaints = complaints(&report);
-    match args.json {
-        true => {
-            let text = serde_json::to_string_pretty(&report);
-            println!("{}", text.map_err(|error| Failure::Run(error.to_string()))?);
-        }
-        false => print(&report),
-    }
-    match report.complaints.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Run(report.complaints.join("; "))),
-    }
+    told(&report, args.json, print, &report.complaints)
 }
 
 /// Trades at the low rate, at the high one, and at the low one until edges have gone; the loads, and how many edges

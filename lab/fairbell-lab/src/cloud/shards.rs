@@ -23,7 +23,7 @@ use types::{Nanos, ShardId, SplitMix64};
 use super::measure;
 use super::participants::{COUNT, Flow, Participants};
 use super::site::{Plan, Site};
-use super::{MAIN, SEGMENT_MIB, STARTING_US, Shape, start, venue};
+use super::{MAIN, SEGMENT_MIB, STARTING_US, Shape, start, told, venue};
 use crate::drill::Told;
 
 /// Options of `fairbell-lab cloud shards`.
@@ -268,17 +268,7 @@ pub fn run(args: &ShardsArgs) -> Result<(), Failure> {
         complaints: complaints.clone(),
     };
     drop(site);
-    match args.json {
-        true => {
-            let text = serde_json::to_string_pretty(&report);
-            println!("{}", text.map_err(|error| Failure::Run(error.to_string()))?);
-        }
-        false => print(&report),
-    }
-    match complaints.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Run(complaints.join("; "))),
-    }
+    told(&report, args.json, print, &complaints)
 }
 
 /// Who trades on a shard: participants whose account is at home there, and a guest from the next shard.

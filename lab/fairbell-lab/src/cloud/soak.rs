@@ -24,7 +24,7 @@ use super::checks::{Checker, Checks, tamper};
 use super::faults::{self, Fault, Kind};
 use super::participants::Participants;
 use super::site::{Plan, Site, ZONES};
-use super::{MAIN, SEGMENT_MIB, STARTING_US, Shape, edges, start, venue, watched};
+use super::{MAIN, SEGMENT_MIB, STARTING_US, Shape, edges, start, told, venue, watched};
 use crate::flat::{self, Judged, Series};
 use crate::resident::resident_of;
 
@@ -215,17 +215,9 @@ pub fn run(args: &SoakArgs) -> Result<(), Failure> {
         std::fs::remove_dir_all(&args.out).map_err(|error| on(&args.out, error))?;
     }
     let report = play(args, &network)?;
-    match args.json {
-        true => {
-            let text = serde_json::to_string_pretty(&report);
-            println!("{}", text.map_err(|error| Failure::Run(error.to_string()))?);
-        }
-        false => print(&report),
-    }
-    match report.complaints.is_empty() {
-        true => std::fs::remove_dir_all(&args.out).map_err(|error| on(&args.out, error)),
-        false => Err(Failure::Run(report.complaints.join("; "))),
-    }
+    told(&report, args.json, print, &report.complaints)?;
+    // What failed can be looked at.
+    std::fs::remove_dir_all(&args.out).map_err(|error| on(&args.out, error))
 }
 
 fn plan(args: &SoakArgs) -> Result<Plan, Failure> {

@@ -31,7 +31,7 @@ const BEGINS: u64 = MINUTE / 2;
 /// What is soaked.
 #[derive(Clone, Copy, Debug)]
 pub struct Soak {
-    /// Days.
+    /// Days of trading, one after another.
     pub days: u32,
     /// Minutes of trading each day, at most [`MINUTES_MAX`]; each has a fault.
     pub minutes: u32,
