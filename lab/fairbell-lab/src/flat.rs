@@ -46,6 +46,22 @@ pub struct Judged {
     pub flat: bool,
 }
 
+impl Judged {
+    /// Why it does not count as flat; none where it does.
+    pub fn complaint(&self) -> Option<String> {
+        let Judged { name, change_percent, slope_percent, samples, .. } = self;
+        match self.flat {
+            true => None,
+            false if *samples < FEWEST => Some(format!(
+                "memory: {name}: {samples} sizes behind the warm-up, {FEWEST} or more can be judged"
+            )),
+            false => Some(format!(
+                "memory: {name} is not flat: {change_percent:+.2} %, by its slope {slope_percent:+.2} %"
+            )),
+        }
+    }
+}
+
 /// Rise of the line of least squares, bytes per second; 0 of less than two times.
 fn slope(samples: &[(f64, u64)]) -> f64 {
     let count = samples.len().max(1) as f64;
@@ -125,6 +141,10 @@ mod tests {
     #[test]
     fn nothing_and_little_is_not_flat() {
         assert!(!judge(&Series::default(), 0.0).flat);
+        let few =
+            Series { name: "edge-1".to_string(), samples: series(|_| 7).samples[..5].to_vec() };
+        let said = judge(&few, 0.0).complaint();
+        assert!(said.is_some_and(|said| said.contains("edge-1: 5 sizes")));
         let short = Series { samples: series(|_| 7).samples[..5].to_vec(), ..Series::default() };
         assert!(!judge(&short, 0.0).flat && !judge(&short, 100.0).flat);
     }

@@ -310,12 +310,7 @@ fn play(args: &SoakArgs, network: &emulator::Network) -> Result<Report, Failure>
     let flat = !memory.is_empty() && memory.iter().all(|of| of.flat);
     let mut complaints: Vec<String> =
         checks.complaints().into_iter().map(|(_, what)| what).collect();
-    for of in memory.iter().filter(|of| !of.flat) {
-        let Judged { name, change_percent, slope_percent, .. } = of;
-        complaints.push(format!(
-            "memory: {name} is not flat: {change_percent:+.2} %, by its slope {slope_percent:+.2} %"
-        ));
-    }
+    complaints.extend(memory.iter().filter_map(Judged::complaint));
     if memory.is_empty() {
         complaints.push("memory: no process lived from the start to the end".to_string());
     }

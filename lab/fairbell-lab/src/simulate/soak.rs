@@ -120,12 +120,7 @@ fn complaints(report: &SoakReport, memory: &Judged) -> Vec<String> {
     if answered != asked || asked == 0 {
         found.push(format!("lost: {} of {asked} requests have no answer", asked - answered));
     }
-    if !memory.flat {
-        let Judged { change_percent, slope_percent, samples, .. } = memory;
-        found.push(format!(
-            "memory: not flat: {change_percent:+.2} %, by its slope {slope_percent:+.2} %, of {samples} looks"
-        ));
-    }
+    found.extend(memory.complaint());
     found
 }
 
@@ -201,8 +196,8 @@ mod tests {
         assert_eq!(complaints(&report, &memory), Vec::<String>::new());
         let lost = SoakReport { requests: (9, 8), ..SoakReport::default() };
         assert!(complaints(&lost, &memory)[0].starts_with("lost: 1 of 9"));
-        let grown = Judged { flat: false, ..Judged::default() };
-        assert!(complaints(&report, &grown)[0].starts_with("memory: not flat"));
+        let grown = Judged { flat: false, samples: 100, ..Judged::default() };
+        assert!(complaints(&report, &grown)[0].contains("is not flat"));
         let nothing = SoakReport::default();
         assert_eq!(complaints(&nothing, &memory).len(), 1, "nothing was asked");
     }
