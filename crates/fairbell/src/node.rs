@@ -88,6 +88,9 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
     let dir = dir.unwrap_or_else(|| PathBuf::from(format!("fairbell-{}", args.name)));
     let alarms = Alarms::default();
     let mut settings = file.of_node(entry).venue()?;
+    if settings.memory.lock {
+        host::limits::lock_memory()?;
+    }
     let keys = args.keys.clone().unwrap_or_else(|| Credentials::folder(&file, &args.name));
     let web = Web::of_machine(&file, entry, &settings, &keys)?;
     if let Some(web) = &web {

@@ -87,6 +87,9 @@ pub use outcome::quantiles as report_quantiles;
 /// Runs a whole exchange.
 pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let config = args.load_config()?;
+    if config.memory.lock {
+        host::limits::lock_memory()?;
+    }
     let mut view = View::new(args.json, args.quiet);
     let clocks = Clocks::start(&config)?;
     let clock = clocks.of[0];

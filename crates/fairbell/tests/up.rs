@@ -239,3 +239,50 @@ fn the_end_of_the_built_in_flow_is_said_once() {
     let _ = (std::fs::remove_dir_all(out), std::fs::remove_file(file));
     let _ = std::fs::remove_file(played);
 }
+
+/// What is locked of a process, KiB, and whether it ended by itself meanwhile.
+fn locked_kib(command: &mut Command) -> (Option<u64>, Output) {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let path = format!("/proc/{}/status", child.id());
+    let mut most = None;
+    while child.try_wait().expect("a child").is_none() {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmLck:"));
+        most = most.max(line.and_then(|line| line.trim_end_matches("kB").trim().parse().ok()));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    (most, child.wait_with_output().expect("it ended"))
+}
+
+#[test]
+fn memory_is_locked_where_that_is_asked_for_and_allowed() {
+    let out = std::env::temp_dir().join(format!("fairbell-lock-{}", std::process::id()));
+    let command = |file: &str, before: &[&str]| {
+        let program = env!("CARGO_BIN_EXE_fairbell");
+        let words = [before, &[program, "up", "--quiet", "--port-base", "0", "--duration", "1s"]];
+        let words = words.concat();
+        let mut command = Command::new(words[0]);
+        let config = settings(file, &format!("memory.lock = {}\n", file == "lock"));
+        command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).args(&words[1..]);
+        command.arg("--out").arg(&out).arg("--config").arg(config);
+        command
+    };
+    // Nothing may be locked, and no right to change that: one line says what is needed.
+    let nothing = ["prlimit", "--memlock=65536:65536", "setpriv", "--bounding-set=-all"];
+    let privileged = rustix::process::geteuid().is_root();
+    let before: &[&str] = if privileged { &nothing } else { &nothing[..2] };
+    let (_, refused) = locked_kib(&mut command("lock", before));
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{told}");
+    assert!(told.contains("LimitMEMLOCK=infinity") && told.lines().count() == 1, "{told}");
+    let (locked, output) = locked_kib(&mut command("no-lock", before));
+    assert_eq!((locked, output.status.code()), (Some(0), Some(0)), "{output:?}");
+    if rustix::process::getrlimit(rustix::process::Resource::Memlock).maximum.is_none()
+        || privileged
+    {
+        let (locked, output) = locked_kib(&mut command("lock", &["env"]));
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(locked > Some(32 << 10), "{locked:?} KiB locked");
+    }
+    let _ = std::fs::remove_dir_all(out);
+}

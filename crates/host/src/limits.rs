@@ -1,4 +1,4 @@
-//! What the system lets the process have: descriptors and the length of files.
+//! What the system lets the process have: descriptors, the length of files, locked memory.
 //!
 //! At the start of every command the limit of open files is raised as far as it may be, and a file that
 //! grows beyond `ulimit -f` becomes an error of the write instead of a silent death.
@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use crate::failure::Failure;
@@ -23,6 +24,32 @@ pub fn prepare() {
     let _ = signal_hook::flag::register(Signal::XFSZ.as_raw(), nobody);
     let known = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: known.maximum, maximum: known.maximum });
+}
+
+/// Locks the memory that the process has and will have (`[memory] lock`): a page is there when it is asked for, not when it is
+/// first written to, and is never paged out.
+///
+/// # Errors
+/// [`Failure::Unavailable`] where the process may not lock all of it: at a limit that is met later it would end.
+pub fn lock_memory() -> Result<(), Failure> {
+    let known = getrlimit(Resource::Memlock);
+    let set = |current| match current == known.current {
+        true => Ok(()),
+        false => setrlimit(Resource::Memlock, Rlimit { current, maximum: known.maximum }),
+    };
+    // With none allowed only CAP_IPC_LOCK, which no limit holds for, lets it lock any.
+    let asked = known.maximum.map(|_| 0);
+    let locked = set(asked).and_then(|()| mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE));
+    if asked.is_some() {
+        let _ = setrlimit(Resource::Memlock, known);
+    }
+    locked.map_err(|error| {
+        let limit = known.maximum.map_or("all".to_string(), |most| format!("{most} bytes"));
+        Failure::Unavailable(format!(
+            "memory.lock = true needs the right to lock all memory, and this process may lock {limit} ({error}): \
+             LimitMEMLOCK=infinity of systemd, `ulimit -l unlimited`, CAP_IPC_LOCK, or memory.lock = false"
+        ))
+    })
 }
 
 /// Descriptors that the process may have open.

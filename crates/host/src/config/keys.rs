@@ -156,6 +156,7 @@ pub const KEYS: &[Key] = &[
     whole("memory.repair_mib", 1, 65_536),
     whole("memory.disk_mib", 0, 1_073_741_824),
     key("memory.when_full", Kind::Choice(WHEN_FULL)),
+    key("memory.lock", Kind::Switch),
     key("journal.durability", Kind::Choice(DURABILITIES)),
     key("journal.dir", Kind::Text { max: 1_024 }),
     whole("journal.replicas", 3, 5),

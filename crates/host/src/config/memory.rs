@@ -38,6 +38,9 @@ pub struct Memory {
     /// What happens at that: orders wait until there is room, or the oldest part goes, with replicas
     /// that of the private streams alone.
     pub when_full: String,
+    /// Whether the process's memory is kept from being paged out, and is its own from the moment it is asked for
+    /// ([`crate::limits::lock_memory`]).
+    pub lock: bool,
 }
 
 impl Default for Memory {
@@ -48,6 +51,7 @@ impl Default for Memory {
             repair_mib: 64,
             disk_mib: 0,
             when_full: WHEN_FULL[0].to_string(),
+            lock: false,
         }
     }
 }

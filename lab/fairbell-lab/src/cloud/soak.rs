@@ -35,6 +35,7 @@ use crate::resident::resident_of;
     fairbell-lab cloud soak --for 15m --warm-up 5m --json\n  \
     fairbell-lab cloud soak --for 3m --warm-up 1m --every 20s --control leak    must be found not flat\n  \
     fairbell-lab cloud soak --for 2m --warm-up 30s --every 20s --control lost   must be found to have lost one\n\n\
+    Ctrl-C or SIGTERM ends it early: what was played until then is judged and printed.\n\n\
     Exit code 1 when memory was not flat within 2 %, a request has no answer or two, books differ, or another\n\
     checker of the box found something. It needs what `fairbell-lab cloud` needs.")]
 pub struct SoakArgs {
@@ -93,7 +94,8 @@ const LASTS: Duration = Duration::from_secs(1);
 const ALL_MAX: Duration = Duration::from_secs(60);
 /// How far clocks are off, us, and how fast they go, ppb, at most.
 const WRONG: (u64, u64) = (10_000, 50_000);
-/// Inputs and reports that a root keeps in memory: filled in the warm-up.
+/// Inputs and reports that a root keeps in memory: filled in the warm-up. Memory is locked where that is allowed:
+/// what was asked for at the start and is written to hours later does not look like growth.
 const KEPT: &str = "[memory]\ninputs = 65536\nreports = 131072\nrepair_mib = 16\n";
 
 /// Faults of machines that keep their processes.
@@ -232,9 +234,17 @@ fn plan(args: &SoakArgs) -> Result<Plan, Failure> {
         asymmetry_us: STARTING_US,
     };
     let settings = venue(&shape, "huygens", true);
+    // What this process may, those of the machines may, too.
+    let locks = host::limits::lock_memory()
+        .inspect_err(|why| eprintln!("what is written to first can look like growth: {why}"))
+        .is_ok();
     let own = std::env::current_exe().map_err(io)?;
     Ok(Plan {
-        venue: settings.replacen("[memory]\nrepair_mib = 16\n", KEPT, 1),
+        venue: settings.replacen(
+            "[memory]\nrepair_mib = 16\n",
+            &format!("{KEPT}lock = {locks}\n"),
+            1,
+        ),
         shards: 1,
         roots: ZONES,
         offset_us: WRONG.0,
@@ -271,6 +281,7 @@ fn play(args: &SoakArgs, network: &emulator::Network) -> Result<Report, Failure>
     // Trading ends when it is told to.
     let longest = args.time + Duration::from_secs(600);
     let trading = Participants::start(&site, (args.rate, args.seed), longest, tamper(&controls))?;
+    let stop = fairbell::options::interrupted()?;
     let (clock, sizes) = (trading.clock, Mutex::new(Sizes::default()));
     let locked = || sizes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut seconds = 0.0;
@@ -290,7 +301,7 @@ fn play(args: &SoakArgs, network: &emulator::Network) -> Result<Report, Failure>
                     std::thread::sleep(args.look_every);
                 }
             });
-            let struck = strike(args, &site, (clock, begun), (&living, &mortal));
+            let struck = strike(args, &site, (clock, begun, &stop), (&living, &mortal));
             over.store(true, Ordering::Relaxed);
             let looked = looking.join();
             looked.map_err(|_| Failure::Run("who looked at memory panicked".to_string()))?;
@@ -338,11 +349,11 @@ fn play(args: &SoakArgs, network: &emulator::Network) -> Result<Report, Failure>
     })
 }
 
-/// A fault at each of its times, until the end.
+/// A fault at each of its times, until the end or until it is interrupted.
 fn strike(
     args: &SoakArgs,
     site: &Site<'_>,
-    (clock, begun): (net::Clock, Instant),
+    (clock, begun, stop): (net::Clock, Instant, &AtomicBool),
     (living, mortal): (&[String], &[String]),
 ) -> Result<Vec<faults::Struck>, Failure> {
     let mut struck = Vec::new();
@@ -351,7 +362,9 @@ fn strike(
         if due + args.every > args.time {
             break;
         }
-        std::thread::sleep(due.saturating_sub(begun.elapsed()));
+        if !waited(due, begun, stop) {
+            return Ok(struck);
+        }
         let fault = nth(n, living, mortal);
         let one = faults::strike(site, clock, &fault)?;
         site.wait_all(ALL_MAX)?;
@@ -362,8 +375,16 @@ fn strike(
         );
         struck.push(one);
     }
-    std::thread::sleep(args.time.saturating_sub(begun.elapsed()));
+    waited(args.time, begun, stop);
     Ok(struck)
+}
+
+/// Waits until so long after the beginning; `false`: it was interrupted.
+fn waited(due: Duration, begun: Instant, stop: &AtomicBool) -> bool {
+    while begun.elapsed() < due && !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(due.saturating_sub(begun.elapsed()).min(Duration::from_millis(100)));
+    }
+    !stop.load(Ordering::Relaxed)
 }
 
 /// The control: what the first process is judged by grows at each look.

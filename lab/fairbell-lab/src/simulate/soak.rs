@@ -6,7 +6,6 @@
 
 use clap::Args;
 use host::failure::Failure;
-use rustix::mm::{MlockAllFlags, mlockall};
 use serde_json::json;
 use sim::days::{MINUTES_MAX, Soak, SoakReport, soak};
 
@@ -74,7 +73,7 @@ pub fn run(args: &SoakArgs) -> Result<(), Failure> {
         open_max: args.open_max,
         loses: args.control == Some(Control::Lost),
     };
-    let locked = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).is_ok();
+    let locked = host::limits::lock_memory().is_ok();
     let bar = progress(u64::from(args.days * args.minutes), "minutes of trading");
     let mut series = Series { name: "simulator".to_string(), samples: Vec::new() };
     series.samples.reserve((args.days * args.minutes) as usize / 10 + 1);
