@@ -105,8 +105,15 @@ pub(crate) fn range_of(conn: ConnId) -> Option<u32> {
 impl CatchUpConfig {
     /// The default settings for one snapshot server.
     pub fn new(server: Peer) -> CatchUpConfig {
+        CatchUpConfig { servers: vec![server], ..CatchUpConfig::default() }
+    }
+}
+
+impl Default for CatchUpConfig {
+    /// Without a server: no snapshot is fetched.
+    fn default() -> Self {
         CatchUpConfig {
-            servers: vec![server],
+            servers: Vec::new(),
             rule: CatchUpRule::default(),
             attempt_ns: 5 * Nanos::SECOND,
             retry_ns: 50 * Nanos::MILLI,

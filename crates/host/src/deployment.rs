@@ -599,7 +599,7 @@ fn listener(
     if serves {
         return nodes::snapshot_server(config, exchange, &settings);
     }
-    settings.catch_up = Some(config.snapshot.catch_up(net::peer_addr(addresses.snapshots)));
+    settings.catch_up = Some(config.snapshot.catch_up(vec![net::peer_addr(addresses.snapshots)]));
     Role::Listener(Box::new(exchange::subscriber(exchange, &settings)))
 }
 

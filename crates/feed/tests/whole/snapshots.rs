@@ -363,12 +363,12 @@ fn copies_are_shared_and_their_memory_is_used_again() {
     assert!(bytes < 30_000, "{bytes}");
 }
 
-/// A listener, a snapshot server and a store that keeps the last messages only.
-struct Net {
+/// Who catches up, a snapshot server and a store that keeps the last messages only.
+struct Net<L = Listener> {
     stream: Stream,
     store: u64,
     server: SnapshotServer,
-    listener: Listener,
+    listener: L,
     rng: SplitMix64,
     now: u64,
     /// Streams as the listener and as the server name them.
@@ -377,12 +377,32 @@ struct Net {
 
 impl Net {
     fn new(seed: u64, steps: usize, store: u64) -> Net {
+        Net::of(Listener::new(catching_up()), seed, steps, store)
+    }
+
+    fn is_equal(&self) -> bool {
+        let whole = image(&self.stream.messages);
+        let checkpoints = self.listener.checkpoints();
+        let agreed = checkpoints.iter().all(|at| {
+            let image = image(&self.stream.messages[..at.seq.0 as usize]);
+            ids().iter().zip(at.books).all(|(id, book)| image.digest(*id) == *book)
+        });
+        self.listener.next_seq().0 == self.stream.messages.len() as u64 + 1
+            && same(self.listener.image(), &whole)
+            && agreed
+    }
+}
+
+fn catching_up() -> ListenerConfig {
+    ListenerConfig { catch_up: Some(CatchUpConfig::new(SNAPSHOTS)), ..config() }
+}
+
+impl<L: Node> Net<L> {
+    fn of(listener: L, seed: u64, steps: usize, store: u64) -> Net<L> {
         let stream = stream(seed, steps);
         let server = server(&stream, 1, SnapshotServerConfig::default());
-        let mut config = config();
-        config.catch_up = Some(CatchUpConfig::new(SNAPSHOTS));
         let (rng, conns) = (SplitMix64::new(seed), (None, SERVED.0));
-        Net { stream, store, server, listener: Listener::new(config), rng, now: 1, conns }
+        Net { stream, store, server, listener, rng, now: 1, conns }
     }
 
     /// Carries out what the listener wants, until it wants nothing more at this moment.
@@ -501,18 +521,6 @@ impl Net {
         self.carry(out);
         self.pass(10 * Nanos::SECOND);
     }
-
-    fn is_equal(&self) -> bool {
-        let whole = image(&self.stream.messages);
-        let checkpoints = self.listener.checkpoints();
-        let agreed = checkpoints.iter().all(|at| {
-            let image = image(&self.stream.messages[..at.seq.0 as usize]);
-            ids().iter().zip(at.books).all(|(id, book)| image.digest(*id) == *book)
-        });
-        self.listener.next_seq().0 == self.stream.messages.len() as u64 + 1
-            && same(self.listener.image(), &whole)
-            && agreed
-    }
 }
 
 #[test]
@@ -531,6 +539,32 @@ fn who_starts_late_or_falls_behind_joins_by_a_snapshot() {
         let (joined, counters) = (net.listener.joined().unwrap(), net.listener.catch_up());
         assert!(counters.loaded >= 2 && counters.skipped >= 120, "seed {seed}: {counters:?}");
         assert_eq!((joined.times, net.listener.first_error()), (counters.loaded, None));
+    }
+}
+
+#[test]
+fn a_server_that_starts_late_has_its_books_of_another() {
+    for seed in 0..20 {
+        let served = |config: ListenerConfig| {
+            let limits = SnapshotServerConfig::default();
+            let late = SnapshotServer::new(Subscriber::new(&config, []), limits);
+            let mut net = Net::of(late, seed, 500, 30);
+            (0..50).for_each(|_| net.publish(true));
+            (0..40).for_each(|_| net.publish(false));
+            net.finish();
+            assert_eq!(net.listener.connections() + net.server.connections(), 0, "seed {seed}");
+            [&mut net.listener, &mut net.server].map(|of| {
+                let sent = messages(&fetch(of, SERVED, SESSION.0).0).0;
+                let (loading, next) = load(sent.iter().map(Vec::as_slice)).expect("whole");
+                (loading, next)
+            })
+        };
+        let [late, other] = served(catching_up());
+        assert!(same(late.0.image(), other.0.image()), "seed {seed}");
+        assert!(late.1 == other.1 && late.1.0 > 300, "seed {seed}: {:?}, {:?}", late.1, other.1);
+        // The control: alone it never has them.
+        let [late, other] = served(config());
+        assert!(late.1 < other.1 && !same(late.0.image(), other.0.image()), "seed {seed}");
     }
 }
 

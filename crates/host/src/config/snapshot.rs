@@ -49,14 +49,14 @@ impl Snapshot {
         }
     }
 
-    /// How a listener catches up with the help of the server at this address.
-    pub fn catch_up(&self, server: Peer) -> CatchUpConfig {
+    /// How a listener catches up with the help of these servers, asked in turn; of none it does not.
+    pub fn catch_up(&self, servers: Vec<Peer>) -> CatchUpConfig {
         let rule = CatchUpRule {
             repair_per_s: self.repair_per_s,
             snapshot_bytes_per_s: self.stream_kib_per_s << 10,
             snapshot_setup_ns: self.setup_ms * Nanos::MILLI,
             ..CatchUpRule::default()
         };
-        CatchUpConfig { rule, ..CatchUpConfig::new(server) }
+        CatchUpConfig { rule, servers, ..CatchUpConfig::default() }
     }
 }

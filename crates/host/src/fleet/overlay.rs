@@ -527,7 +527,8 @@ impl Machine<'_> {
         link.ok_or_else(|| Failure::Run("the cipher is not there".to_string()))
     }
 
-    /// Puts a snapshot server beside an edge, which hands it the feed.
+    /// Puts a snapshot server beside an edge, which hands it the feed. What the roots no longer have it fetches of the other
+    /// snapshot servers.
     fn host_snapshots(
         &self,
         of: &mut Loop<Role>,
@@ -547,6 +548,13 @@ impl Machine<'_> {
         };
         let mut settings = exchange::listener(exchange, servers.collect());
         settings.sources = Some(vec![here(Port::Release)]);
+        let others =
+            self.file.of(NodeRole::Snapshot).filter(|(_, node)| node.name != self.entry.name);
+        // One that is not there at present is left out.
+        let others =
+            others.filter_map(|(_, node)| self.file.places(node, Port::Snapshot).ok()).flatten();
+        settings.catch_up =
+            Some(self.config.snapshot.catch_up(others.map(net::peer_addr).collect()));
         let _ = edge.subscribe(here(Port::SnapshotFeed));
         let role = nodes::snapshot_server(&self.config, exchange, &settings);
         let sockets = vec![(Channel::FEED, self.bind(Port::SnapshotFeed)?)];

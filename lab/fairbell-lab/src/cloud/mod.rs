@@ -20,6 +20,7 @@ mod scale;
 mod service;
 mod shards;
 mod site;
+mod snapshots;
 mod soak;
 mod strategies;
 mod web_client;

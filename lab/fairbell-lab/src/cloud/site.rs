@@ -164,7 +164,7 @@ impl<'a> Site<'a> {
                 };
                 let subscriber = SocketAddr::from((address, LISTENER_PORT));
                 let roles = match role {
-                    NodeRole::Edge if number == 1 => vec![role, NodeRole::Snapshot],
+                    NodeRole::Edge if number <= 2 => vec![role, NodeRole::Snapshot],
                     _ => vec![role],
                 };
                 let has_web = plan.web && role == NodeRole::Edge && number == 1;
@@ -483,7 +483,7 @@ impl<'a> Site<'a> {
             settings.checkpoint_every = CHECKPOINT_EVERY;
             settings.catch_up = server
                 .filter(|_| self.snapshots)
-                .map(|server| self.config.snapshot.catch_up(net::peer_addr(server)));
+                .map(|server| self.config.snapshot.catch_up(vec![net::peer_addr(server)]));
             let socket = self
                 .host(place)
                 .enter(|| host::sockets::udp(SocketAddr::new(release.ip(), LISTENER_PORT)));

@@ -24,6 +24,7 @@ use super::checks::{Checker, Checks, tamper};
 use super::faults::{self, Fault, Kind};
 use super::participants::Participants;
 use super::site::{Plan, Site, ZONES};
+use super::snapshots::{self, Served};
 use super::{MAIN, SEGMENT_MIB, STARTING_US, Shape, edges, start, told, venue, watched};
 use crate::flat::{self, Judged, Series};
 use crate::resident::resident_of;
@@ -95,8 +96,9 @@ const ALL_MAX: Duration = Duration::from_secs(60);
 /// How far clocks are off, us, and how fast they go, ppb, at most.
 const WRONG: (u64, u64) = (10_000, 50_000);
 /// Inputs and reports that a root keeps in memory: filled in the warm-up. Memory is locked where that is allowed:
-/// what was asked for at the start and is written to hours later does not look like growth.
-const KEPT: &str = "[memory]\ninputs = 65536\nreports = 131072\nrepair_mib = 16\n";
+/// what was asked for at the start and is written to hours later does not look like growth. Roots have the feed of some minutes, so that an
+/// edge that starts again has the older part of its books of another one's snapshot.
+const KEPT: &str = "[memory]\ninputs = 65536\nreports = 131072\nrepair_mib = 2\n";
 
 /// Faults of machines that keep their processes.
 const LIVING: [Kind; 5] = [Kind::Cut, Kind::Pause, Kind::Slow, Kind::CutOut, Kind::InterfaceDown];
@@ -194,6 +196,8 @@ struct Report {
     /// Processes that lived all the time.
     memory: Vec<Judged>,
     restarted: Vec<Mortal>,
+    /// What each snapshot server served at the end.
+    snapshots: Vec<Served>,
     flat: bool,
     round_trip_ns: Quantiles,
     longest_wait_ns: Quantiles,
@@ -284,7 +288,7 @@ fn play(args: &SoakArgs, network: &emulator::Network) -> Result<Report, Failure>
     let stop = fairbell::options::interrupted()?;
     let (clock, sizes) = (trading.clock, Mutex::new(Sizes::default()));
     let locked = || sizes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut seconds = 0.0;
+    let (mut seconds, mut served) = (0.0, Vec::new());
     let (clocks, (load, struck)) = watched(&site, || {
         trading.wait_for_trading()?;
         let begun = Instant::now();
@@ -308,7 +312,9 @@ fn play(args: &SoakArgs, network: &emulator::Network) -> Result<Report, Failure>
             struck
         })?;
         seconds = begun.elapsed().as_secs_f64();
-        Ok((trading.end()?, struck))
+        let load = trading.end()?;
+        served = snapshots::served(&site)?;
+        Ok((load, struck))
     })?;
     let checks = Checks::of(&mut site, (&load, &clocks), (&struck, clock.now()), &controls)?;
     drop(site);
@@ -322,6 +328,8 @@ fn play(args: &SoakArgs, network: &emulator::Network) -> Result<Report, Failure>
     let mut complaints: Vec<String> =
         checks.complaints().into_iter().map(|(_, what)| what).collect();
     complaints.extend(memory.iter().filter_map(Judged::complaint));
+    let behind = snapshots::behind(&served).map(|of| &of.name);
+    complaints.extend(behind.map(|name| format!("snapshots: {name} serves old books or none")));
     if memory.is_empty() {
         complaints.push("memory: no process lived from the start to the end".to_string());
     }
@@ -341,6 +349,7 @@ fn play(args: &SoakArgs, network: &emulator::Network) -> Result<Report, Failure>
         band_percent: flat::BAND,
         memory,
         restarted: sizes.mortals(),
+        snapshots: served,
         flat,
         round_trip_ns: report_quantiles(&load.timings().all().summary()),
         longest_wait_ns,
@@ -442,6 +451,9 @@ fn print(report: &Report) {
             mib(of.last_bytes),
             of.lives
         );
+    }
+    for of in &report.snapshots {
+        println!("  {:<12} serves snapshots up to message {}", of.name, of.next);
     }
     let verdict = if report.complaints.is_empty() { "holds" } else { "DOES NOT HOLD" };
     println!("  flat within {} %: {}; {verdict}", report.band_percent, report.flat);
