@@ -7,6 +7,7 @@ mod common;
 mod days;
 mod image;
 mod itch_description;
+mod joining;
 mod listener;
 mod pcaps;
 mod plant;

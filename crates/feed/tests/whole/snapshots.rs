@@ -8,26 +8,26 @@ use feed::{
 use proptest::prelude::*;
 use types::{
     Address, AdmissionConfig, Channel, ClockReading, ConnId, FeedSeq, Nanos, Node, Op, Outbox,
-    Peer, Remote, SplitMix64,
+    Peer, Remote,
 };
 use wire::{
     glimpse::EndOfSnapshot,
-    moldudp::{self, PacketBuilder, Request, Session},
+    moldudp::{PacketBuilder, Session},
     soupbin::{ClientEvent, ClientSession},
 };
 
-const SESSION: Session = Session(*b"FAIRBELL01");
-const STORE: Peer = Peer::Addr(7);
-const RECEIVER: Peer = Peer::Addr(8);
-const SNAPSHOTS: Peer = Peer::Addr(9);
+pub const SESSION: Session = Session(*b"FAIRBELL01");
+pub const STORE: Peer = Peer::Addr(7);
+pub const RECEIVER: Peer = Peer::Addr(8);
+pub const SNAPSHOTS: Peer = Peer::Addr(9);
 /// The server's end of the one connection, and a listener's.
-const SERVED: ConnId = ConnId(1 << 31);
+pub const SERVED: ConnId = ConnId(1 << 31);
 
-fn at(now: u64) -> ClockReading {
+pub fn at(now: u64) -> ClockReading {
     ClockReading { now: Nanos(now), bound_ns: 0 }
 }
 
-fn stream(seed: u64, steps: usize) -> Stream {
+pub fn stream(seed: u64, steps: usize) -> Stream {
     let mut stream = Stream::new(seed);
     for step in 0..steps {
         stream.step();
@@ -38,7 +38,7 @@ fn stream(seed: u64, steps: usize) -> Stream {
     stream
 }
 
-fn image(messages: &[Vec<u8>]) -> BookImage {
+pub fn image(messages: &[Vec<u8>]) -> BookImage {
     let mut image = BookImage::new(4_096);
     messages.iter().for_each(|message| {
         image.apply(message).expect("a valid stream");
@@ -46,7 +46,7 @@ fn image(messages: &[Vec<u8>]) -> BookImage {
     image
 }
 
-fn same(a: &BookImage, b: &BookImage) -> bool {
+pub fn same(a: &BookImage, b: &BookImage) -> bool {
     let ids = ids();
     a.instruments().eq(b.instruments())
         && ids.iter().all(|id| a.digest(*id) == b.digest(*id))
@@ -57,7 +57,7 @@ fn same(a: &BookImage, b: &BookImage) -> bool {
 }
 
 /// Loads a snapshot's messages; the sequence at its end.
-fn load<'a>(messages: impl IntoIterator<Item = &'a [u8]>) -> Option<(Loading, FeedSeq)> {
+pub fn load<'a>(messages: impl IntoIterator<Item = &'a [u8]>) -> Option<(Loading, FeedSeq)> {
     let mut loading = Loading::new(4_096);
     for message in messages {
         if let Some(seq) = loading.take(message).ok()? {
@@ -68,21 +68,21 @@ fn load<'a>(messages: impl IntoIterator<Item = &'a [u8]>) -> Option<(Loading, Fe
 }
 
 /// One packet with the messages from `seq` on, at most `count`.
-fn packet(stream: &Stream, seq: u64, count: usize) -> Vec<u8> {
+pub fn packet(stream: &Stream, seq: u64, count: usize) -> Vec<u8> {
     let mut builder = PacketBuilder::new(SESSION, seq, 1_392);
     let from = (seq as usize - 1).min(stream.messages.len());
     stream.messages[from..].iter().take(count).all(|message| builder.push(message));
     builder.bytes().to_vec()
 }
 
-fn config() -> ListenerConfig {
+pub fn config() -> ListenerConfig {
     let mut config = ListenerConfig::new(SESSION, vec![STORE], ids());
     config.orders_max = 4_096;
     config.checkpoint_every = 10;
     config
 }
 
-fn server(stream: &Stream, until: u64, limits: SnapshotServerConfig) -> SnapshotServer {
+pub fn server(stream: &Stream, until: u64, limits: SnapshotServerConfig) -> SnapshotServer {
     let mut server = SnapshotServer::new(Subscriber::new(&config(), []), limits);
     let mut seq = server.feed().channels()[0].next_seq().0;
     while seq < until {
@@ -121,7 +121,7 @@ fn a_stranger_s_orders_are_in_no_snapshot() {
     assert_ne!(said(None, false).0, said(None, true).0);
 }
 
-fn written(out: &Outbox, conn: ConnId) -> (Vec<u8>, bool) {
+pub fn written(out: &Outbox, conn: ConnId) -> (Vec<u8>, bool) {
     let (mut bytes, mut closed) = (Vec::new(), false);
     for op in out.ops() {
         match op {
@@ -136,7 +136,7 @@ fn written(out: &Outbox, conn: ConnId) -> (Vec<u8>, bool) {
 }
 
 /// Logs in and lets the server send to its end: all its bytes, and at what time it was done.
-fn fetch(server: &mut SnapshotServer, conn: ConnId, session: [u8; 10]) -> (Vec<u8>, u64) {
+pub fn fetch(server: &mut SnapshotServer, conn: ConnId, session: [u8; 10]) -> (Vec<u8>, u64) {
     let mut client = ClientSession::new("", "").expect("short");
     client.resume_from(session, 1);
     let (mut login, mut all, mut out) = (Vec::new(), Vec::new(), Outbox::default());
@@ -158,7 +158,7 @@ fn fetch(server: &mut SnapshotServer, conn: ConnId, session: [u8; 10]) -> (Vec<u
 }
 
 /// The sequenced messages of a server's bytes, and whether the session was ended.
-fn messages(bytes: &[u8]) -> (Vec<Vec<u8>>, bool) {
+pub fn messages(bytes: &[u8]) -> (Vec<Vec<u8>>, bool) {
     let mut client = ClientSession::new("", "").expect("short");
     client.connect(Nanos(0), &mut Vec::new()).expect("short");
     let (mut messages, mut ended) = (Vec::new(), false);
@@ -361,230 +361,6 @@ fn copies_are_shared_and_their_memory_is_used_again() {
     let counters = server.counters();
     assert_eq!((counters.copies, counters.sent), (200, 3_200));
     assert!(bytes < 30_000, "{bytes}");
-}
-
-/// Who catches up, a snapshot server and a store that keeps the last messages only.
-struct Net<L = Listener> {
-    stream: Stream,
-    store: u64,
-    server: SnapshotServer,
-    listener: L,
-    rng: SplitMix64,
-    now: u64,
-    /// Streams as the listener and as the server name them.
-    conns: (Option<ConnId>, u32),
-}
-
-impl Net {
-    fn new(seed: u64, steps: usize, store: u64) -> Net {
-        Net::of(Listener::new(catching_up()), seed, steps, store)
-    }
-
-    fn is_equal(&self) -> bool {
-        let whole = image(&self.stream.messages);
-        let checkpoints = self.listener.checkpoints();
-        let agreed = checkpoints.iter().all(|at| {
-            let image = image(&self.stream.messages[..at.seq.0 as usize]);
-            ids().iter().zip(at.books).all(|(id, book)| image.digest(*id) == *book)
-        });
-        self.listener.next_seq().0 == self.stream.messages.len() as u64 + 1
-            && same(self.listener.image(), &whole)
-            && agreed
-    }
-}
-
-fn catching_up() -> ListenerConfig {
-    ListenerConfig { catch_up: Some(CatchUpConfig::new(SNAPSHOTS)), ..config() }
-}
-
-impl<L: Node> Net<L> {
-    fn of(listener: L, seed: u64, steps: usize, store: u64) -> Net<L> {
-        let stream = stream(seed, steps);
-        let server = server(&stream, 1, SnapshotServerConfig::default());
-        let (rng, conns) = (SplitMix64::new(seed), (None, SERVED.0));
-        Net { stream, store, server, listener, rng, now: 1, conns }
-    }
-
-    /// Carries out what the listener wants, until it wants nothing more at this moment.
-    fn carry(&mut self, mut out: Outbox) {
-        while !out.ops().is_empty() {
-            let (mut next, mut served) = (Outbox::default(), Outbox::default());
-            let conn = ConnId(self.conns.1);
-            for op in out.ops() {
-                match op {
-                    Op::Datagram { to: STORE, bytes, .. } => {
-                        let request = Request::parse(&out.bytes(*bytes)[..moldudp::HEADER_LEN])
-                            .expect("a request");
-                        let answer = self.answer(request);
-                        let now = at(self.now);
-                        if !self.rng.permille(200) {
-                            self.listener.handle_datagram(
-                                now,
-                                Channel::FEED,
-                                STORE,
-                                &answer,
-                                &mut next,
-                            );
-                        }
-                    }
-                    Op::Connect { conn: theirs, to: SNAPSHOTS } => {
-                        self.conns = (Some(*theirs), self.conns.1 + 1);
-                        let conn = ConnId(self.conns.1);
-                        self.server.handle_connect(at(self.now), conn, &mut served);
-                        self.listener.handle_connect(at(self.now), *theirs, &mut next);
-                    }
-                    Op::Stream { bytes, .. } => {
-                        self.server.handle_stream(
-                            at(self.now),
-                            conn,
-                            out.bytes(*bytes),
-                            &mut served,
-                        );
-                    }
-                    Op::Close { .. } => self.server.handle_close(at(self.now), conn, &mut served),
-                    other => panic!("unexpected {other:?}"),
-                }
-            }
-            while self.server.next_timeout().0 <= self.now {
-                self.server.handle_timeout(at(self.now), &mut served);
-            }
-            self.hand_over(&served, &mut next);
-            out = next;
-        }
-    }
-
-    fn hand_over(&mut self, served: &Outbox, next: &mut Outbox) {
-        let (bytes, closed) = written(served, ConnId(self.conns.1));
-        let Some(theirs) = self.conns.0 else { return };
-        for piece in bytes.chunks(700) {
-            self.listener.handle_stream(at(self.now), theirs, piece, next);
-        }
-        if closed {
-            self.listener.handle_close(at(self.now), theirs, next);
-            self.conns.0 = None;
-        }
-    }
-
-    fn answer(&self, request: Request) -> Vec<u8> {
-        let end = self.server.feed().channels()[0].next_seq().0;
-        let first = end.saturating_sub(self.store).max(1);
-        if request.seq < first {
-            let mut bytes = Vec::new();
-            moldudp::encode_heartbeat(SESSION, first, &mut bytes);
-            return bytes;
-        }
-        packet(&self.stream, request.seq, usize::from(request.count).min(10))
-    }
-
-    /// A packet goes to the server and, unless it is deaf, to the listener.
-    fn publish(&mut self, deaf: bool) {
-        let seq = self.server.feed().channels()[0].next_seq().0;
-        let bytes = packet(&self.stream, seq, 3);
-        let mut out = Outbox::default();
-        self.server.handle_datagram(at(self.now), Channel::FEED, RECEIVER, &bytes, &mut out);
-        if !deaf && !self.rng.permille(50) {
-            let now = at(self.now);
-            self.listener.handle_datagram(now, Channel::FEED, RECEIVER, &bytes, &mut out);
-        }
-        self.carry(out);
-        self.pass(Nanos::MILLI);
-    }
-
-    /// Lets time pass with all timers of both.
-    fn pass(&mut self, ns: u64) {
-        let end = self.now + ns;
-        loop {
-            let (mine, its) = (self.listener.next_timeout().0, self.server.next_timeout().0);
-            let due = mine.min(its);
-            if due > end {
-                break;
-            }
-            self.now = self.now.max(due);
-            let (mut out, mut served) = (Outbox::default(), Outbox::default());
-            self.listener.handle_timeout(at(self.now), &mut out);
-            self.server.handle_timeout(at(self.now), &mut served);
-            self.hand_over(&served, &mut out);
-            self.carry(out);
-        }
-        self.now = end;
-    }
-
-    fn finish(&mut self) {
-        while self.server.feed().channels()[0].next_seq().0 <= self.stream.messages.len() as u64 {
-            self.publish(false);
-        }
-        let mut bytes = Vec::new();
-        let next = self.stream.messages.len() as u64 + 1;
-        moldudp::encode_heartbeat(SESSION, next, &mut bytes);
-        let mut out = Outbox::default();
-        self.listener.handle_datagram(at(self.now), Channel::FEED, RECEIVER, &bytes, &mut out);
-        self.carry(out);
-        self.pass(10 * Nanos::SECOND);
-    }
-}
-
-#[test]
-fn who_starts_late_or_falls_behind_joins_by_a_snapshot() {
-    for seed in 0..20 {
-        let mut net = Net::new(seed, 500, 30);
-        (0..50).for_each(|_| net.publish(true));
-        (0..40).for_each(|_| net.publish(false));
-        // The store's answers may be lost several times in a row.
-        net.pass(5 * Nanos::SECOND);
-        assert!(net.listener.joined().is_some(), "seed {seed}: {:?}", net.listener.catch_up());
-        // A second time, in the middle.
-        (0..40).for_each(|_| net.publish(true));
-        net.finish();
-        assert!(net.is_equal(), "seed {seed}: {:?}", net.listener);
-        let (joined, counters) = (net.listener.joined().unwrap(), net.listener.catch_up());
-        assert!(counters.loaded >= 2 && counters.skipped >= 120, "seed {seed}: {counters:?}");
-        assert_eq!((joined.times, net.listener.first_error()), (counters.loaded, None));
-    }
-}
-
-#[test]
-fn a_server_that_starts_late_has_its_books_of_another() {
-    for seed in 0..20 {
-        let served = |config: ListenerConfig| {
-            let limits = SnapshotServerConfig::default();
-            let late = SnapshotServer::new(Subscriber::new(&config, []), limits);
-            let mut net = Net::of(late, seed, 500, 30);
-            (0..50).for_each(|_| net.publish(true));
-            (0..40).for_each(|_| net.publish(false));
-            net.finish();
-            assert_eq!(net.listener.connections() + net.server.connections(), 0, "seed {seed}");
-            [&mut net.listener, &mut net.server].map(|of| {
-                let sent = messages(&fetch(of, SERVED, SESSION.0).0).0;
-                let (loading, next) = load(sent.iter().map(Vec::as_slice)).expect("whole");
-                (loading, next)
-            })
-        };
-        let [late, other] = served(catching_up());
-        assert!(same(late.0.image(), other.0.image()), "seed {seed}");
-        assert!(late.1 == other.1 && late.1.0 > 300, "seed {seed}: {:?}, {:?}", late.1, other.1);
-        // The control: alone it never has them.
-        let [late, other] = served(config());
-        assert!(late.1 < other.1 && !same(late.0.image(), other.0.image()), "seed {seed}");
-    }
-}
-
-#[test]
-fn a_small_gap_is_repaired_and_needs_no_snapshot() {
-    let mut net = Net::new(77, 500, 1_000);
-    (0..30).for_each(|_| net.publish(true));
-    net.finish();
-    assert!(net.is_equal());
-    assert_eq!((net.listener.joined(), net.listener.catch_up().attempts), (None, 0));
-    assert!(net.listener.counters().repaired >= 80);
-    // The same gap is not worth repairing where the rule says so.
-    let mut net = Net::new(77, 500, 1_000);
-    let mut config = config();
-    let rule = CatchUpRule { repair_per_s: 1, ..CatchUpRule::default() };
-    config.catch_up = Some(CatchUpConfig { rule, ..CatchUpConfig::new(SNAPSHOTS) });
-    net.listener = Listener::new(config);
-    (0..30).for_each(|_| net.publish(true));
-    net.finish();
-    assert!(net.is_equal() && net.listener.joined().is_some());
 }
 
 /// Negative controls: the comparison of the tests above sees one order left out and a sequence that

@@ -42,7 +42,7 @@ pub fn served(site: &Site<'_>) -> Result<Vec<Served>, Failure> {
             let node = &site.file.nodes[place];
             let at = site.file.at(node, Port::Snapshot)?;
             let stream = site.participants().enter(|| TcpStream::connect_timeout(&at, SILENCE));
-            let next = stream.map_err(io)?.and_then(|stream| fetch(stream));
+            let next = stream.map_err(io)?.and_then(fetch);
             all.push(Served { name: node.name.clone(), next: next.unwrap_or(0) });
         }
         if behind(&all).next().is_none() || begun.elapsed() > PATIENCE {
