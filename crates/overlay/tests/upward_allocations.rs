@@ -157,4 +157,7 @@ fn steady_state_allocates_nothing() {
     let resent = world.uplink.counters().resent;
     assert!(world.delivered > 7_700 && resent > 1_000, "{} {resent}", world.delivered);
     assert_eq!(allocations, 0, "in 1,500 orders and records");
+    let before = counting::allocations();
+    world.ingress.clear();
+    assert_eq!(counting::allocations() - before, 0, "when another root leads");
 }

@@ -5,7 +5,7 @@ use overlay::order_ack::AckScheduler;
 use overlay::sequencer::SequencerConfig;
 use overlay::topology::Tree;
 use overlay::upstream_queue::PacingFeedback;
-use types::{GatewayId, Incarnation, NodeId, ShardId};
+use types::{GatewayId, Incarnation, NodeId};
 
 use crate::ExchangeConfig;
 
@@ -18,10 +18,6 @@ pub(super) struct Inbound {
     /// Grants applied and not sent yet.
     pub(super) grants: Vec<(GatewayId, u32, Incarnation)>,
     pub(super) ingress: Ingress,
-    /// The shard that orders are for.
-    shard: ShardId,
-    /// The ingress's, for a new one.
-    pub(super) sequencer: SequencerConfig,
     pub(super) acks: AckScheduler,
     /// Tells proxies how their orders arrive, where these are paced.
     pub(super) feedback: Option<PacingFeedback>,
@@ -49,9 +45,11 @@ impl Inbound {
         Inbound {
             granted: vec![None; count + 1],
             grants: Vec::new(),
-            ingress: Ingress::new(&ingress_config(config.shard.id, count, &sequencer)),
-            shard: config.shard.id,
-            sequencer,
+            ingress: Ingress::new(&IngressConfig {
+                shard: config.shard.id,
+                gateways: count,
+                sequencer,
+            }),
             acks: AckScheduler::new(ExchangeConfig::ROOT, tree.epoch, count),
             feedback: options.upstream.map(|_| PacingFeedback::new(options.credits())),
             gateways,
@@ -61,8 +59,7 @@ impl Inbound {
 
     /// Forgets what came: another root serves from now on.
     pub(super) fn forget(&mut self, epoch: u32) {
-        let gateways = self.gateways.len();
-        self.ingress = Ingress::new(&ingress_config(self.shard, gateways, &self.sequencer));
+        self.ingress.clear();
         self.owe_all(epoch);
         self.more = false;
     }
@@ -71,8 +68,4 @@ impl Inbound {
     pub(super) fn owe_all(&mut self, epoch: u32) {
         self.acks = AckScheduler::new(ExchangeConfig::ROOT, epoch, self.gateways.len());
     }
-}
-
-fn ingress_config(shard: ShardId, gateways: usize, sequencer: &SequencerConfig) -> IngressConfig {
-    IngressConfig { shard, gateways, sequencer: sequencer.clone() }
 }

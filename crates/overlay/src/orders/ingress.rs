@@ -115,6 +115,12 @@ impl Ingress {
         }
     }
 
+    /// Becomes as new, in the memory that it has: no gateway is known, no order held. Counters go on.
+    pub fn clear(&mut self) {
+        self.lives.fill_with(|| None);
+        self.sequencer.clear();
+    }
+
     /// The log granted a gateway a life: everything of its former one is dropped. The life it
     /// already has, gateway 0 and numbers beyond the configured ones change nothing.
     pub fn set_incarnation(&mut self, gateway: GatewayId, incarnation: Incarnation) {

@@ -217,6 +217,8 @@ struct Key {
 /// Orders messages by time of arrival within a window; the module documentation has the rules.
 pub struct Sequencer {
     window_ns: u64,
+    /// What `window_ns` begins with.
+    configured_ns: u64,
     /// Late orders of a million that are aimed at; 0: the window stays.
     late_ppm: u64,
     window_max_ns: u64,
@@ -257,9 +259,10 @@ impl Sequencer {
         let window_max_ns = config.window_max_ns.clamp(WINDOW_LEAST_NS, u64::MAX >> (FRACTION + 1));
         Sequencer {
             window_ns: config.window_ns,
+            configured_ns: config.window_ns,
             late_ppm: u64::from(config.late_ppm.min(500_000)) * u64::from(config.window_ns > 0),
             window_max_ns,
-            steered: config.window_ns.clamp(WINDOW_LEAST_NS, window_max_ns) << FRACTION,
+            steered: first_steered(config.window_ns, window_max_ns),
             tie_ns: config.tie_ns * u64::from(config.window_ns > 0),
             tie_seed: config.tie_seed,
             tied: Vec::with_capacity(TIED_MAX),
@@ -412,29 +415,42 @@ impl Sequencer {
         self.window_ns = self.steered >> FRACTION;
     }
 
-    /// Whether an order is of another gateway than the one that is forgotten; the slot of one that is not is free then.
-    fn keeps(&mut self, key: &Key, forgotten: GatewayId) -> bool {
-        let keeps = key.gateway != forgotten.0;
-        if !keeps {
-            self.release_slot(key.slot);
-            self.counters.forgotten += 1;
-        }
-        keeps
-    }
-
     /// Throws away everything of a gateway, whose life ended. Costs a pass over the slab.
     pub fn forget(&mut self, gateway: GatewayId) {
+        self.drop_orders(|of| of == gateway);
+    }
+
+    /// Becomes as new, in the memory that it has: all orders are thrown away, the window is the configured
+    /// one. Counters go on.
+    pub fn clear(&mut self) {
+        self.drop_orders(|_| true);
+        self.window_ns = self.configured_ns;
+        self.steered = first_steered(self.configured_ns, self.window_max_ns);
+        (self.newest_tied, self.newest_released) = (Nanos(0), Nanos(0));
+        (self.backlog, self.arrivals) = (0, 0);
+    }
+
+    /// Frees the places of the orders of these gateways, which count as forgotten.
+    fn drop_orders(&mut self, of: impl Fn(GatewayId) -> bool) {
         if self.held() == 0 {
             return;
         }
+        let keeps = |sequencer: &mut Sequencer, key: &Key| {
+            let dropped = of(GatewayId(key.gateway));
+            if dropped {
+                sequencer.release_slot(key.slot);
+                sequencer.counters.forgotten += 1;
+            }
+            !dropped
+        };
         let (mut tied, mut due) = (std::mem::take(&mut self.tied), std::mem::take(&mut self.due));
-        tied.retain(|key| self.keeps(key, gateway));
-        due.retain(|Reverse(key)| self.keeps(key, gateway));
+        tied.retain(|key| keeps(self, key));
+        due.retain(|Reverse(key)| keeps(self, key));
         (self.tied, self.due) = (tied, due);
         for bucket in 0..self.buckets.len() {
             self.take_parked(
                 bucket,
-                |slot| slot.source.gateway == gateway,
+                |slot| of(slot.source.gateway),
                 |sequencer, index| {
                     sequencer.release_slot(index);
                     sequencer.counters.forgotten += 1;
@@ -543,6 +559,11 @@ impl Sequencer {
     fn release_slot(&mut self, index: u32) {
         self.slots[index as usize].next = std::mem::replace(&mut self.free, index);
     }
+}
+
+/// The window with [`FRACTION`] fraction bits, as it begins.
+fn first_steered(window_ns: u64, window_max_ns: u64) -> u64 {
+    window_ns.clamp(WINDOW_LEAST_NS, window_max_ns) << FRACTION
 }
 
 #[cfg(test)]

@@ -304,6 +304,61 @@ fn a_new_life_forgets_the_old_one_and_only_it() {
     assert_eq!((ingress.sequencer().held(), ingress.sequencer().parked()), (0, 0));
 }
 
+/// Orders of two gateways in some order, some before those that they wait for, and what becomes of each; the last
+/// ones stay held.
+fn played(ingress: &mut Ingress, seed: u64) -> Vec<String> {
+    let (mut rng, mut said) = (SplitMix64::new(seed), Vec::new());
+    let header = HopHeader::new(FrameKind::Order, NodeId(1), 1);
+    for gateway in [1, 2] {
+        ingress.set_incarnation(GatewayId(gateway), Incarnation(1));
+    }
+    let mut now = 1_000_000 + rng.below(1_000);
+    for _ in 0..400 {
+        now += rng.below(400);
+        let (gateway, seq) = (1 + rng.below(2) as u16, 1 + rng.below(300));
+        let depends_on = if rng.below(2) == 0 { seq - 1 } else { 0 };
+        let order =
+            OrderBody { t_in: Nanos(now - rng.below(4_000)), ..order(gateway, 1, seq, depends_on) };
+        let verdict = ingress.handle_order(at(now), &header, &order, &seq.to_le_bytes());
+        said.push(format!("{verdict:?} {:?}", ingress.next_timeout()));
+        while let Some(left) = ingress.pop_due(at(now)) {
+            said.push(format!("{left:?} {}", ingress.sequencer().window_ns()));
+        }
+    }
+    said
+}
+
+#[test]
+fn one_that_is_cleared_is_as_new_and_counts_on() {
+    for seed in 0..40 {
+        let sequencer = SequencerConfig {
+            window_ns: [0, 2_000][seed as usize % 2],
+            late_ppm: 10_000,
+            tie_ns: [0, 0, 300][seed as usize % 3],
+            quantum: 2,
+            capacity: 32,
+            ..Default::default()
+        };
+        let config = IngressConfig { shard: ShardId(0), gateways: 2, sequencer };
+        let (mut used, mut new) = (Ingress::new(&config), Ingress::new(&config));
+        let first = played(&mut used, seed);
+        let held = used.sequencer().held() as u64;
+        let counted = used.sequencer().counters();
+        assert!(held > 0, "seed {seed}: something is thrown away");
+        used.clear();
+        assert_eq!(used.sequencer().held(), 0, "seed {seed}");
+        assert_eq!(used.sequencer().counters().forgotten, counted.forgotten + held, "seed {seed}");
+        let (again, fresh) = (played(&mut used, seed ^ 99), played(&mut new, seed ^ 99));
+        assert_eq!(again, fresh, "seed {seed}");
+        assert_ne!(first, fresh, "seed {seed}: control, other orders have other ends");
+        assert_eq!(
+            used.sequencer().counters().released,
+            counted.released + new.sequencer().counters().released,
+            "seed {seed}"
+        );
+    }
+}
+
 fn offer_marked(sequencer: &mut Sequencer, now: u64, seq: u64, t_in: u64, marks: Marks) {
     let gateway = 1 + (seq % 3) as u16;
     let offer = Offer {
