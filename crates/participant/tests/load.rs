@@ -8,7 +8,8 @@ use common::{MS, World, instruments};
 use fix_door::FixWorld;
 use participant::load::{Load, LoadConfig, LoadError, LoadPhase, Login, Protocol, Seen, Version};
 use proptest::prelude::*;
-use types::{ClockReading, ConnId, Nanos, Node, Outbox, Peer, Price};
+use types::{ClockReading, ConnId, Nanos, Node, Op, Outbox, Peer, Price};
+use wire::soupbin::ServerSession;
 
 fn config(protocol: impl Fn(usize) -> Protocol) -> LoadConfig {
     let login = |index: usize| Login {
@@ -182,6 +183,45 @@ fn what_cannot_be_played_is_refused() {
     let mut long = ouch();
     long.logins[0].username = "seven77".to_string();
     assert_eq!(Load::new(long).err(), Some(LoadError::Credentials));
+}
+
+/// When the first request goes out, ms behind the login, to a server that says something this often.
+fn first_request_ms(every_ms: u64) -> u64 {
+    let mut load =
+        Load::new(LoadConfig { logins: vec![ouch().logins[0].clone()], ..ouch() }).unwrap();
+    let (mut out, conn) = (Outbox::default(), ConnId(1));
+    let at = |ms: u64| ClockReading { now: Nanos((1_000 + ms) * MS), bound_ns: 0 };
+    load.handle_timeout(at(0), &mut out);
+    load.handle_connect(at(0), conn, &mut out);
+    let (mut server, mut said) = (ServerSession::new(at(0).now), Vec::new());
+    for op in out.ops() {
+        if let Op::Stream { bytes, .. } = *op {
+            server.handle_bytes(at(0).now, out.bytes(bytes), |_| ());
+        }
+    }
+    server.accept_login(at(0).now, *b"TODAY     ", 1, &mut said).expect("it has logged in");
+    load.handle_stream(at(0), conn, &said, &mut out);
+    for ms in 1..20_000_u64 {
+        if ms.is_multiple_of(every_ms) {
+            said.clear();
+            server.send_sequenced(at(ms).now, b"S12345678Q", &mut said).expect("room");
+            load.handle_stream(at(ms), conn, &said, &mut out);
+        }
+        load.handle_timeout(at(ms), &mut out);
+        out.clear();
+        if load.counts().asked > 0 {
+            return ms;
+        }
+    }
+    20_000
+}
+
+#[test]
+fn one_to_whom_something_always_comes_is_up_all_the_same() {
+    let quiet = first_request_ms(900);
+    assert!((500..1_000).contains(&quiet), "control: {quiet} ms");
+    let busy = first_request_ms(100);
+    assert!((2_000..4_000).contains(&busy), "{busy} ms");
 }
 
 proptest! {

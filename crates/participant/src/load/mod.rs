@@ -111,8 +111,12 @@ enum Link {
     Connecting,
     /// Waiting for the login's answer until then.
     LoggingIn(Nanos),
-    /// Logged in; what was missed may still come. At this time requests go out (again).
-    Settling(Nanos),
+    /// Logged in; what was missed may still come. At `due` requests go out (again): when nothing came for a
+    /// while, at the latest at `latest`.
+    Settling {
+        due: Nanos,
+        latest: Nanos,
+    },
     Up,
 }
 
@@ -182,6 +186,8 @@ const RECONNECT_NS: u64 = 100 * Nanos::MILLI;
 const LOGIN_NS: u64 = 10 * Nanos::SECOND;
 /// From a login to the first request, or to the re-sending of unanswered ones.
 const SETTLE_NS: u64 = 500 * Nanos::MILLI;
+/// The longest it may be: on a busy account something always comes.
+const SETTLE_MAX_NS: u64 = 3 * Nanos::SECOND;
 /// A client refused so often in a row gives up, and with it the load.
 const REFUSALS_MAX: u32 = 3;
 /// Why a login was refused, as far as is known, where the connection was closed instead of an answer.
@@ -461,7 +467,9 @@ impl Member {
         match self.link {
             Link::Down(at) => at,
             Link::Connecting => Nanos::NEVER,
-            Link::LoggingIn(at) | Link::Settling(at) => at.min(self.door.next_timeout()),
+            Link::LoggingIn(at) | Link::Settling { due: at, .. } => {
+                at.min(self.door.next_timeout())
+            }
             Link::Up => self.door.next_timeout(),
         }
     }
@@ -492,7 +500,7 @@ impl Member {
                 self.hang_up(now, counts, out);
                 return false;
             }
-            Link::Settling(at) if at <= now => self.settle(now, counts, out),
+            Link::Settling { due, .. } if due <= now => self.settle(now, counts, out),
             _ => {}
         }
         let mut bytes = Vec::new();
@@ -612,7 +620,8 @@ impl Node for Load {
                 if let Some(seen) = seen {
                     seen.push((now, Seen::LoggedIn));
                 }
-                *link = Link::Settling(now.after(SETTLE_NS));
+                *link =
+                    Link::Settling { due: now.after(SETTLE_NS), latest: now.after(SETTLE_MAX_NS) };
             }
             Heard::Refused { is_final } => {
                 refused_for_good = Some(is_final);
@@ -640,11 +649,11 @@ impl Node for Load {
             Heard::Stray => counts.stray += 1,
             Heard::Over => over = true,
         });
-        if let Link::Settling(until) = link
+        if let Link::Settling { due, latest } = link
             && !bytes.is_empty()
         {
-            // What was missed still comes in: wait until it is quiet.
-            *until = now.after(SETTLE_NS);
+            // What was missed still comes in.
+            *due = now.after(SETTLE_NS).min(*latest);
         }
         let written = std::mem::take(&mut self.scratch);
         member.write(&written, out);
