@@ -219,11 +219,12 @@ fn civil_from_days(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + u64::from(month <= 2), month, day)
 }
 
-/// A UTC time stamp, `YYYYMMDD-HH:MM:SS` with optional decimals, as ns since the epoch.
+/// A UTC time stamp, `YYYYMMDD-HH:MM:SS` with optional decimals, as ns since the epoch. A valid
+/// one beyond what 64 bits count (2554-07-21) is [`Nanos::NEVER`].
 pub fn timestamp(text: &[u8]) -> Option<Nanos> {
     let (day, rest) = text.split_at_checked(8)?;
     let (b'-', time) = rest.split_first()? else { return None };
-    date(day)?.checked_mul(DAY_NS)?.checked_add(time_of_day(time)?).map(Nanos)
+    Some(Nanos(date(day)?.saturating_mul(DAY_NS).saturating_add(time_of_day(time)?)))
 }
 
 const EIGHT: u64 = 100_000_000;
@@ -437,6 +438,9 @@ mod tests {
         }
         let second = timestamp(b"20261122-03:04:05").unwrap();
         assert_eq!(timestamp(b"20261122-03:04:05.000000001").unwrap().0, second.0 + 1);
+        assert_eq!(timestamp(b"25540721-23:34:33.709551615"), Some(Nanos::NEVER));
+        assert_eq!(timestamp(b"25540722-00:00:00"), Some(Nanos::NEVER));
+        assert_eq!(timestamp(b"99991231-23:59:60.999"), Some(Nanos::NEVER));
         for bad in [
             "20260229-00:00:00",
             "20261122",
@@ -444,6 +448,8 @@ mod tests {
             "20261122 03:04:05",
             "20261122-03:04:05.",
             "20261322-03:04:05",
+            "99990229-00:00:00",
+            "99991231-24:00:00",
         ] {
             assert_eq!(timestamp(bad.as_bytes()), None, "{bad}");
         }

@@ -10,7 +10,7 @@ use types::{
 };
 
 use super::ledger::{Asked, Execution, Status};
-use super::request::Refusal;
+use super::request::{Refusal, peg_offset};
 use super::{
     BUSINESS_MESSAGE_REJECT, EXECUTION_REPORT, ORDER_CANCEL_REJECT, ORDER_MASS_CANCEL_REPORT,
     Symbols,
@@ -288,14 +288,10 @@ fn rare_terms(version: Version, execution: &Execution, writer: &mut Writer<'_>) 
     }
     match execution.order_type {
         OrderType::Stop | OrderType::StopLimit => writer.price(tag::STOP_PX, stop_price),
-        OrderType::PegPrimary if stop_price != Price(0) => {
-            writer.price(tag::PEG_DIFFERENCE, stop_price);
+        OrderType::PegPrimary | OrderType::TrailingStop if stop_price != Price(0) => {
+            let offset = peg_offset(execution.order_type, execution.side, stop_price);
+            writer.price(tag::PEG_DIFFERENCE, offset);
         }
-        // A sell's trail lies below the market.
-        OrderType::TrailingStop if execution.side == Side::Sell => {
-            writer.price(tag::PEG_DIFFERENCE, Price(stop_price.0.saturating_neg()));
-        }
-        OrderType::TrailingStop => writer.price(tag::PEG_DIFFERENCE, stop_price),
         _ => {}
     }
     if min_qty != 0 {

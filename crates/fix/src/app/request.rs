@@ -32,8 +32,7 @@ pub struct Terms {
     pub qty: Qty,
     /// Price(44): limit price; 0: none.
     pub price: Price,
-    /// StopPx(99) or PegOffsetValue(211): stop price, distance of a trailing stop, or offset of a
-    /// peg; 0: none.
+    /// StopPx(99), or the distance, 0 or above, that PegOffsetValue(211) stands for; 0: none.
     pub stop_price: Price,
     /// MinQty(110): lots that must trade on entry; 0: none.
     pub min_qty: u32,
@@ -128,6 +127,15 @@ impl Refusal {
     pub const NO_STOP: Refusal = Refusal::new(5, 99, "StopPx is required for this OrdType");
     /// StopPx(99) is given, and OrdType(40) does not allow it.
     pub const STOP_UNWANTED: Refusal = Refusal::new(0, 11, "StopPx does not go with this OrdType");
+    /// PegOffsetValue(211) of a primary peg would place the order on the far side of the best price.
+    pub const PEG_OFFSET: Refusal = Refusal::new(
+        0,
+        99,
+        "PegOffsetValue of a primary peg is 0 or below to buy, 0 or above to sell",
+    );
+    /// PegOffsetValue(211) of a trailing stop is 0 or lies on the wrong side of the market.
+    pub const TRAIL_OFFSET: Refusal =
+        Refusal::new(0, 99, "PegOffsetValue of a trailing stop is above 0 to buy, below 0 to sell");
     /// ExpireTime(126) and ExpireDate(432) are both missing or both given, or one is given without
     /// need.
     pub const EXPIRY: Refusal = Refusal::new(
@@ -357,9 +365,14 @@ impl<'a> Raw<'a> {
             }
             OrderType::Stop | OrderType::StopLimit => read(stop)?,
             OrderType::TrailingStop if !trailing => return Err(Refusal::NO_STOP),
-            // A sell's trail lies below the market and is written as a negative offset.
-            OrderType::TrailingStop => Price(offset.0.saturating_abs()),
-            OrderType::PegPrimary => offset,
+            OrderType::TrailingStop => match peg_offset(order_type, self.side()?, offset) {
+                Price(..=0) => return Err(Refusal::TRAIL_OFFSET),
+                distance => distance,
+            },
+            OrderType::PegPrimary => match peg_offset(order_type, self.side()?, offset) {
+                Price(..0) => return Err(Refusal::PEG_OFFSET),
+                distance => distance,
+            },
             _ if !stop.is_empty() || offset != Price(0) => {
                 return Err(Refusal::STOP_UNWANTED);
             }
@@ -390,10 +403,19 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// The end of the day `YYYYMMDD`: the midnight after it, UTC.
+/// PegOffsetValue(211) of an order as the engine's distance, and the distance as PegOffsetValue.
+/// FIX adds a signed offset to the price that is pegged to. The engine's distance, 0 or above,
+/// lies below that price for a primary peg that buys and a trailing stop that sells, above it for
+/// the other two.
+pub(super) fn peg_offset(order_type: OrderType, side: Side, offset: Price) -> Price {
+    let below = (order_type == OrderType::TrailingStop) == (side == Side::Sell);
+    if below { Price(offset.0.saturating_neg()) } else { offset }
+}
+
+/// The end of the day `YYYYMMDD`: the midnight after it, UTC; at most [`Nanos::NEVER`].
 fn end_of(date: &[u8]) -> Option<Nanos> {
     const DAY_NS: u64 = 86_400 * Nanos::SECOND;
-    value::date(date)?.checked_add(1)?.checked_mul(DAY_NS).map(Nanos)
+    Some(Nanos(value::date(date)?.saturating_add(1).saturating_mul(DAY_NS)))
 }
 
 fn lots(text: &[u8]) -> Result<u32, Refusal> {

@@ -54,17 +54,17 @@ impl<S: Store> Session<S> {
                 return Err(Refused { ending: Ending::BadLogon, why });
             }
         };
-        if reset || self.config.reset_on_logon {
+        if self.config.reset_on_logon {
             self.reset();
         }
-        let expected = self.next_in;
+        // What a Logon asks to begin anew begins anew once it is accepted.
+        let (expected, own) = if reset { (1, 1) } else { self.numbers() };
         let duplicate = message.flag(tag::POSS_DUP_FLAG.number);
         if seq < expected && !duplicate {
             let text = format!("MsgSeqNum too low, expecting {expected} but received {seq}");
             self.send_logout(now, &text, out);
             return Err(Refused { ending: Ending::SequenceTooLow, why: text });
         }
-        let own = self.outbound.next();
         // Its numbers go on, ours have begun anew: it is told to, and begins behind its Logon.
         let anew = self.config.reset_on_logon || (own, expected) == (1, 1);
         let begins_anew = anew && self.config.tells_reset && seq > 1;
@@ -75,9 +75,14 @@ impl<S: Store> Session<S> {
             let text = format!(
                 "NextExpectedMsgSeqNum too high, expecting at most {own} but received {wanted}"
             );
-            self.note_ahead(wanted, own);
+            if !reset {
+                self.note_ahead(wanted, own);
+            }
             self.send_logout(now, &text, out);
             return Err(Refused { ending: Ending::BadLogon, why: text });
+        }
+        if reset {
+            self.reset();
         }
         self.state = State::On;
         self.outbound.connect();

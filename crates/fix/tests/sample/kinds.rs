@@ -148,7 +148,7 @@ const CROSSES: [Liquidity; 4] = [
     Liquidity::IntradayCross,
 ];
 
-const REFUSALS: [Refusal; 22] = [
+const REFUSALS: [Refusal; 24] = [
     Refusal::IDENTIFIER,
     Refusal::SYMBOL,
     Refusal::NO_QUANTITY,
@@ -158,6 +158,8 @@ const REFUSALS: [Refusal; 22] = [
     Refusal::PRICE_UNWANTED,
     Refusal::NO_STOP,
     Refusal::STOP_UNWANTED,
+    Refusal::PEG_OFFSET,
+    Refusal::TRAIL_OFFSET,
     Refusal::EXPIRY,
     Refusal::EXEC_INST,
     Refusal::CODE,
@@ -546,6 +548,7 @@ impl House {
             ("38=100", "38=1.5"),
             ("44=78350.5|", ""),
             ("40=2", "40=P|18=R|211=x"),
+            ("40=2|44=78350.5", "40=P|18=R|211=0.5"),
             ("40=2", "40=2|59=6"),
         ] {
             self.send("order refused by the door", "D", &order(from, to));

@@ -12,4 +12,5 @@ mod outgoing;
 mod sample;
 mod session;
 mod splitter;
+mod terms;
 mod vectors;

@@ -32,14 +32,15 @@ fn with_message<T>(version: Version, text: &str, then: impl FnOnce(&Message<'_>)
     then(&message)
 }
 
-fn ask(version: Version, text: &str) -> Result<Option<Request>, Refusal> {
+pub(crate) fn ask(version: Version, text: &str) -> Result<Option<Request>, Refusal> {
     with_message(version, text, |message| request::parse(message, &symbols()))
 }
 
-const LIMIT: &str = "D|11=a1|21=1|55=BTCUSD|54=1|60=20261122-09:30:00|38=100|40=2|44=78350.5|";
+pub(crate) const LIMIT: &str =
+    "D|11=a1|21=1|55=BTCUSD|54=1|60=20261122-09:30:00|38=100|40=2|44=78350.5|";
 
 /// The limit order, changed.
-fn order(from: &str, to: &str) -> Result<request::Terms, Refusal> {
+pub(crate) fn order(from: &str, to: &str) -> Result<request::Terms, Refusal> {
     assert!(LIMIT.contains(from), "{from}");
     match ask(Version::Fix50Sp2, &LIMIT.replacen(from, to, 1))? {
         Some(Request::New { terms, .. }) => Ok(terms),
@@ -93,9 +94,9 @@ fn terms_go_where_they_belong() {
         ("40=2|44=78350.5|", "40=K|", OrderType::MarketToLimit, 0, 0),
         ("40=2|44=78350.5|", "40=3|99=5|", OrderType::Stop, 0, 50_000),
         ("40=2|44=78350.5|", "40=4|44=6|99=5|", OrderType::StopLimit, 60_000, 50_000),
-        ("40=2|44=78350.5|", "40=P|18=R|211=0.5|", OrderType::PegPrimary, 0, 5_000),
+        ("40=2|44=78350.5|", "40=P|18=R|211=-0.5|", OrderType::PegPrimary, 0, 5_000),
         ("40=2|44=78350.5|", "40=P|18=M|44=7|", OrderType::PegMid, 70_000, 0),
-        ("40=2|44=78350.5|", "40=P|18=a|211=-2|", OrderType::TrailingStop, 0, 20_000),
+        ("40=2|44=78350.5|", "40=P|18=a|211=2|", OrderType::TrailingStop, 0, 20_000),
     ];
     for (from, to, order_type, price, stop) in cases {
         let terms = order(from, to).unwrap();
@@ -140,6 +141,7 @@ fn each_refusal_has_its_words() {
         ("40=2|", "40=2|99=1|", Refusal::STOP_UNWANTED),
         ("40=2|", "40=2|18=R|", Refusal::EXEC_INST),
         ("40=2|", "40=P|", Refusal::EXEC_INST),
+        ("40=2|44=78350.5|", "40=P|18=a|", Refusal::NO_STOP),
         ("40=2|", "40=2|59=6|", Refusal::EXPIRY),
         ("40=2|", "40=2|126=20261231-00:00:00|", Refusal::EXPIRY),
         ("40=2|", "40=2|432=20261230|", Refusal::EXPIRY),
@@ -150,7 +152,7 @@ fn each_refusal_has_its_words() {
     }
 }
 
-const A1: &[u8; 14] = b"a1            ";
+pub(crate) const A1: &[u8; 14] = b"a1            ";
 const A2: &[u8; 14] = b"a2            ";
 const C1: &[u8; 14] = b"c1            ";
 
@@ -160,7 +162,7 @@ fn request(ledger: &mut Ledger, text: &str) -> Result<Command, Refusal> {
 }
 
 /// What a session of `version` is told: valid by its own dictionary, header left out.
-fn words(version: Version, execution: &fix::app::Execution) -> String {
+pub(crate) fn words(version: Version, execution: &fix::app::Execution) -> String {
     let mut outbound = Outbound::new(version, "FAIR", "MEM7", MemoryStore::new(9, 9_999), 9_999);
     outbound.connect();
     let mut out = Vec::new();
@@ -201,7 +203,8 @@ fn reports_echo_the_terms_that_only_some_orders_have() {
         (case(OrderType::Limit, buy, types::ORDER_HIDDEN, [0; 3]), "111=0|", "1138=0|"),
         (case(OrderType::Limit, buy, types::ORDER_POST_ONLY, [0; 3]), "18=6|", "18=6|"),
         (case(OrderType::StopLimit, buy, 0, [0, 0, 50_000]), "99=5|", "99=5|"),
-        (case(OrderType::PegPrimary, buy, 0, [0, 0, 5_000]), "18=R|211=0.5|", "18=R|211=0.5|"),
+        (case(OrderType::PegPrimary, buy, 0, [0, 0, 5_000]), "18=R|211=-0.5|", "18=R|211=-0.5|"),
+        (case(OrderType::PegPrimary, sell, 0, [0, 0, 5_000]), "18=R|211=0.5|", "18=R|211=0.5|"),
         (case(OrderType::PegMid, buy, 0, [0; 3]), "18=M|", "18=M|"),
         (case(OrderType::TrailingStop, buy, 0, [0, 0, 20_000]), "18=a|211=2|", "18=a|211=2|"),
         (case(OrderType::TrailingStop, sell, 0, [0, 0, 20_000]), "18=a|211=-2|", "18=a|211=-2|"),

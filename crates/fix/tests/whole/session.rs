@@ -179,6 +179,43 @@ fn next_expected_msg_seq_num_saves_the_resend_request() {
 }
 
 #[test]
+fn a_reset_that_expects_more_than_the_first_message_is_refused_and_resets_nothing() {
+    let mut bench = bench(|_| {});
+    bench.logon("");
+    bench.report("one");
+    bench.send("0", "");
+    bench.reconnect();
+    let text = "58=NextExpectedMsgSeqNum too high, expecting at most 1 but received 2";
+    let refused = bench.send_as(1, "A", "98=0|108=30|141=Y|789=2|");
+    assert_eq!(refused, [format!("35=5|34=3|{text}")], "its number goes on");
+    assert_eq!(bench.ending, Some(Ending::BadLogon));
+    assert_eq!(bench.door.take_ahead(), None, "it says nothing of what was sent before");
+    assert_eq!(bench.door.session(0).unwrap().numbers(), (3, 4));
+    assert_eq!(bench.door.session(0).unwrap().received(), 2);
+    bench.reconnect();
+    assert_eq!(bench.logon("789=2|")[1], "35=8|34=2|43=Y|58=one", "it can still be resent");
+    // Control: with 1 it begins anew.
+    bench.reconnect();
+    let answer = bench.send_as(1, "A", "98=0|108=30|141=Y|789=1|");
+    assert_eq!(answer, ["35=A|34=1|98=0|108=30|141=Y|789=2"]);
+    // Where an account's stream gives the numbers, the Logout asks for a slot that resets nothing.
+    let mut bench = self::bench(|_| {});
+    bench.door.session(0).unwrap().outbound().number_by_stream();
+    assert!(bench.logon("141=Y|789=2|").is_empty(), "it waits for its number");
+    assert_eq!(bench.door.session(0).unwrap().outbound().ask_slot(7), Some(false));
+    let mut out = Vec::new();
+    assert_eq!(bench.door.slot(START, 0, 7, false, &mut out), Some(Ending::BadLogon));
+    assert_eq!(readable(&out), [format!("35=5|34=1|{text}")]);
+    assert_eq!(bench.door.take_ahead(), None);
+    // Where every Logon begins anew, so does the refusal.
+    let mut bench = self::bench(|config| config.reset_on_logon = true);
+    bench.logon("");
+    bench.reconnect();
+    assert_eq!(bench.send_as(1, "A", "98=0|108=30|789=2|"), [format!("35=5|34=1|{text}")]);
+    assert_eq!(bench.door.take_ahead(), None);
+}
+
+#[test]
 fn a_resend_of_what_was_never_sent_ends_the_session_and_is_told() {
     let mut bench = bench(|_| {});
     bench.logon("");
@@ -285,6 +322,10 @@ fn whose_logon_is_refused_is_told_why_and_strangers_cost_no_number() {
         (format!("{mine}98=0|"), "Required tag missing: tag 108"),
         (format!("{mine}98=0|108=99999|"), "HeartBtInt must be 0 to 3600"),
         (format!("{mine}98=0|108=30|5001=a|"), "Invalid tag number: tag 5001"),
+        (
+            at("99991231-23:59:59") + "49=MEM7|56=FAIR|98=0|108=30|",
+            "SendingTime is more than 120 s from the exchange's clock",
+        ),
         (late, "SendingTime is more than 120 s from the exchange's clock"),
         (mine.replace("34=1", "34=0") + "98=0|108=30|", "MsgSeqNum must be above 0"),
         (
@@ -293,6 +334,10 @@ fn whose_logon_is_refused_is_told_why_and_strangers_cost_no_number() {
         ),
         (
             format!("{mine}98=0|108=30|789=7|"),
+            "NextExpectedMsgSeqNum too high, expecting at most 1 but received 7",
+        ),
+        (
+            format!("{mine}98=0|108=30|141=Y|789=7|"),
             "NextExpectedMsgSeqNum too high, expecting at most 1 but received 7",
         ),
     ] {
