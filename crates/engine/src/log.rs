@@ -127,6 +127,11 @@ impl InputLog {
         self.chunks_max = memory_max.max(InputLog::MEMORY_MIN).div_ceil(CHUNK) + 1;
     }
 
+    /// Most records in memory, rounded up to whole parts of it.
+    pub fn memory_max(&self) -> usize {
+        self.chunks_max.saturating_mul(CHUNK)
+    }
+
     /// At most so many records in the spill store, besides the reserve; of no effect without one.
     pub fn bound_spill(&mut self, records: usize) {
         if let Some(spilled) = &mut self.spilled {

@@ -47,6 +47,7 @@ mod gone;
 mod inbound;
 mod member;
 mod moves;
+mod outcomes;
 mod room;
 mod schedule;
 mod shards;
@@ -58,6 +59,7 @@ pub use durable::ResumeError;
 use inbound::Inbound;
 pub use member::LogGap;
 use member::Standing;
+use outcomes::Outcomes;
 use room::Room;
 pub use room::{Fill, Snapshots};
 use schedule::Schedule;
@@ -104,6 +106,7 @@ pub struct Root {
     dead_gateway_cancels: DeadGatewayCancels,
     /// One of a group, which follows or leads; see [`Root::join_group`].
     group: Option<Standing>,
+    outcomes: Outcomes,
     room: Room,
     /// The other shards; in a venue of several.
     shards: Option<Box<Shards>>,
@@ -150,6 +153,7 @@ impl Root {
             drop_copies,
             schedule: Schedule::new(&config.timetable),
             group: None,
+            outcomes: Outcomes::new(),
             room: Room::default(),
             shards,
             counters: RootCounters::default(),
@@ -395,7 +399,7 @@ impl Root {
             // The feed is over: what becomes durable now is for the next start.
             return None;
         }
-        let Root { engine, log, output, private, counters, itch, downlinks, .. } = self;
+        let Root { engine, log, output, private, counters, itch, downlinks, outcomes, .. } = self;
         let day = &mut self.schedule.day;
         let drop_copies = &self.drop_copies;
         let Inbound { grants, acks, .. } = &mut self.inbound;
@@ -409,6 +413,7 @@ impl Root {
         let inputs = inputs.take_while(|input| gate.is_none_or(|gate| gate.lets(input)));
         engine.apply_all(inputs, output, |_, input, applied, output| {
             last = Some(applied);
+            outcomes.note(input, applied);
             if let Applied::Granted(incarnation) = applied {
                 grants.push((input.source.gateway, input.command.user_ref.0, incarnation));
             }
@@ -515,7 +520,7 @@ impl Root {
 
     /// Logs and applies a command of the exchange's operators, and lets out what follows. `None`
     /// when the log is full, the session has ended, or for a command that only a participant or a
-    /// gateway may give; also where the log is kept durably: what becomes of it is known later.
+    /// gateway may give; also where the log is kept durably: what becomes of it [`Root::outcome`] says later.
     /// It waits for none of the orders that wait, and has room where they have none.
     pub fn operator(
         &mut self,

@@ -146,6 +146,10 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
             return Err(Failure::Usage(format!("{option}: needs a calendar (calendar.zone)")));
         }
     }
+    if let Some(path) = &args.capture {
+        // It is written at the end; that it can't be is told now.
+        host::files::create(path).map_err(|error| host::failure::on(path, error))?;
+    }
     let log = args.out.join(LOG_FILE);
     let relay = std::cell::RefCell::new(None);
     let divert = |from: &mut Peer, to: &mut Peer| {

@@ -10,12 +10,13 @@ use serde_json::Value;
 const BINARY: &str = env!("CARGO_BIN_EXE_fairbell");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// An exchange that plays until it is told to stop, and its folder.
-fn start(name: &str) -> (Child, PathBuf) {
+/// An exchange that plays until it is told to stop, with further options, and its folder.
+fn start(name: &str, options: &[&str]) -> (Child, PathBuf) {
     let out = std::env::temp_dir().join(format!("fb-{name}-{}", std::process::id()));
     let child = Command::new(BINARY)
         .current_dir(ROOT)
         .args(["up", "--json", "--quiet", "--rate", "500", "--port-base", "0"])
+        .args(options)
         .arg("--out")
         .arg(&out)
         .stdout(Stdio::piped())
@@ -60,7 +61,7 @@ fn sessions(out: &Path) -> Vec<String> {
 
 #[test]
 fn an_exchange_is_steered_and_its_log_replays() {
-    let (child, out) = start("admin");
+    let (child, out) = start("admin", &[]);
     until("the socket answers", || admin(&out, &["status"]).0 == 0);
     until("trading", || {
         let status = done(&out, &["status"]);
@@ -148,6 +149,44 @@ fn replays(out: &Path) {
     let first = digest();
     assert!(first.iter().all(|digest| digest.len() > 8), "{first:?}");
     assert_eq!(first, digest());
+}
+
+#[test]
+fn with_a_journal_what_the_engine_refuses_is_not_done() {
+    let place =
+        |what| std::env::temp_dir().join(format!("fb-journal-{}{what}", std::process::id()));
+    let (config, journal) = (place(".toml"), place(""));
+    let text = format!(
+        "[doors]\nplain = true\n[journal]\ndurability = \"local\"\ndir = \"{}\"\n",
+        journal.display()
+    );
+    std::fs::write(&config, text).expect("written");
+    let (mut child, out) =
+        start("admin-journal", &["--config", config.to_str().expect("plain letters")]);
+    until("trading", || {
+        let status = admin(&out, &["status"]).1;
+        status["data"]["instruments"][1]["phase"] == "continuous"
+    });
+    let refused = |action: &[&str]| {
+        let (code, answer, complaint) = admin(&out, action);
+        assert_eq!((code, &answer["ok"]), (1, &Value::Bool(false)), "{action:?}");
+        assert!(complaint.contains("the engine refused it: Refused, input"), "{complaint}");
+    };
+    refused(&["bust-trade", "999999999"]);
+    refused(&["correct-trade", "999999999", "1.00", "5"]);
+    refused(&["set-instrument", "GENB", "tick", "0"]);
+    refused(&["start-of-day"]);
+    // Control: what can be is done all the same, one command and several.
+    done(&out, &["set-instrument", "GENB", "qty-min", "1"]);
+    done(&out, &["halt", "all"]);
+    done(&out, &["resume", "all"]);
+    let audit = std::fs::read_to_string(out.join("admin-audit.jsonl")).expect("it is written down");
+    let stages = |stage: &str| audit.matches(&format!("\"{stage}\"")).count();
+    assert_eq!((stages("refused"), stages("done")), (4, 3), "{audit}");
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    std::fs::remove_file(&config).expect("removed");
+    [&out, &journal].map(|folder| std::fs::remove_dir_all(folder).expect("removed"));
 }
 
 #[test]

@@ -84,6 +84,11 @@ impl Root {
         spills
     }
 
+    /// Most inputs and messages of private streams that it keeps in memory.
+    pub fn memory_max(&self) -> (usize, u64) {
+        (self.log.memory_max(), self.private.memory_max())
+    }
+
     /// What [`Root::checkpoint`] wrote last is kept: of what is given up of private streams, room is given
     /// back that the one before the last knew of.
     pub fn written_down(&mut self) {

@@ -3,10 +3,11 @@
 
 use std::panic::AssertUnwindSafe;
 
+use engine::Applied;
 use exchange::{Role, Root, deploy};
 use journal::{Config, Journal, SimDisk};
 use overlay::frame::FrameKind;
-use types::{CommandKind, ConnId, Input, Nanos, Node, Side, SplitMix64};
+use types::{CommandKind, ConnId, Input, Nanos, Node, Seq, Side, SplitMix64};
 use zerocopy::{IntoBytes, TryFromBytes};
 
 use crate::bench::Exchange;
@@ -299,10 +300,19 @@ fn an_operators_kill_is_logged_at_once_and_stops_what_is_still_on_its_way() {
     let applied = pair.root.operator(pair.now, kill, &mut pair.root_out);
     assert_eq!(applied, None, "what becomes of it is known when it is durable");
     assert_eq!(exchange.pair.root.waiting(), waiting + 1, "it does not wait for those before");
+    let killed = Seq(exchange.pair.root.log().len() as u64);
+    let bust =
+        types::Command { qty: types::Qty(999), ..types::Command::new(CommandKind::BustTrade) };
+    let pair = &mut exchange.pair;
+    assert_eq!(pair.root.operator(pair.now, bust, &mut pair.root_out), None);
+    let busted = Seq(killed.0 + 1);
+    let outcomes = |root: &Root| [root.outcome(killed), root.outcome(busted)];
+    assert_eq!(outcomes(&exchange.pair.root), [None, None]);
     for n in 51..=80 {
         exchange.order(1, n, Side::Buy, 90, 1);
     }
     durable(&mut exchange, u64::MAX);
+    assert_eq!(outcomes(&exchange.pair.root), [Some(Applied::Done), Some(Applied::Refused)]);
     let engine = exchange.pair.root.engine();
     assert_eq!(engine.open_orders(), 0);
     assert_eq!(engine.counters().accepted, 50, "none that came after it");

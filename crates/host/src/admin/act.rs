@@ -5,6 +5,7 @@
 //! `cl_ord_id`, so a replay comes to the same state. Sessions and locks are the gateways' and in no
 //! log.
 
+use std::ops::RangeInclusive;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use net::LoopHandle;
 use serde_json::{Value, json};
 use types::{
     AccountId, ClOrdId, ClockReading, Command, CommandKind, InstrumentId, Nanos, NodeId, Outbox,
-    Phase, Price, Qty,
+    Phase, Price, Qty, Seq,
 };
 
 use super::audit::Who;
@@ -112,8 +113,9 @@ impl Exchange {
         if self.config.shards.count() > 1 && !commands.iter().all(own) {
             return self.give_shards(commands);
         }
-        let (outcome, open, seq) = self.on_root(move |root, now, out| {
+        let (outcome, open, given) = self.on_root(move |root, now, out| {
             let open = open_orders(root, account);
+            let first = root.log().len() as u64 + 1;
             let mut outcome = Given::Refused(None);
             for command in commands {
                 let logged = root.log().len();
@@ -127,13 +129,14 @@ impl Exchange {
                     break;
                 }
             }
-            (outcome, (open, open_orders(root, account)), root.log().len() as u64)
+            (outcome, (open, open_orders(root, account)), first..=root.log().len() as u64)
         })?;
+        let seq = *given.end();
         match outcome {
             Given::Done | Given::Waits => {
                 let (before, mut after) = open;
                 if outcome == Given::Waits {
-                    after = self.wait_for(seq, account)?;
+                    after = self.wait_for(given, account)?;
                 }
                 let text = match before == after {
                     true => format!("done, input {seq} of the log"),
@@ -146,29 +149,36 @@ impl Exchange {
                 });
                 Ok(Reply::done(text, data))
             }
-            Given::Refused(Some(other)) => {
-                Err(format!("the engine refused it: {other:?}, input {seq} of the log"))
-            }
+            Given::Refused(Some(other)) => Err(refused_by_engine(other, seq)),
             Given::Refused(None) => {
                 Err("not logged: the log is full, or the exchange is closing".to_string())
             }
         }
     }
 
-    /// Waits until an input is durable and applied; open orders of an account then.
-    fn wait_for(&self, seq: u64, account: AccountId) -> Result<u64, String> {
-        let until = Instant::now() + WAIT;
+    /// Waits until the inputs of these numbers are durable and applied, and none was refused; open orders of an account then.
+    fn wait_for(&self, given: RangeInclusive<u64>, account: AccountId) -> Result<u64, String> {
+        let (until, last) = (Instant::now() + WAIT, *given.end());
         while Instant::now() < until {
+            let given = given.clone();
             let found = self.on_root(move |root, _, _| {
-                (root.engine().applied() >= seq).then(|| open_orders(root, account))
+                let mut outcomes = given.map(|seq| (seq, root.outcome(Seq(seq))));
+                let refused = outcomes.find(|(_, outcome)| *outcome != Some(Applied::Done));
+                (root.engine().applied() >= last).then(|| (refused, open_orders(root, account)))
             })?;
-            if let Some(open) = found {
-                return Ok(open);
+            match found {
+                Some((None, open)) => return Ok(open),
+                Some((Some((seq, Some(other))), _)) => return Err(refused_by_engine(other, seq)),
+                Some((Some((seq, None)), _)) => {
+                    return Err(format!(
+                        "input {seq} of the log is applied; what came of it is not known here any more"
+                    ));
+                }
+                None => std::thread::sleep(LOOK_EVERY),
             }
-            std::thread::sleep(LOOK_EVERY);
         }
         Err(format!(
-            "given as input {seq} of the log, which is not durable yet: it happens when the log goes on"
+            "given as input {last} of the log, which is not durable yet: it happens when the log goes on"
         ))
     }
 
@@ -519,6 +529,10 @@ fn command(config: &Config, action: &Action) -> Result<Vec<Command>, String> {
 }
 
 /// Back to trading, each instrument in its own way.
+fn refused_by_engine(applied: Applied, seq: u64) -> String {
+    format!("the engine refused it: {applied:?}, input {seq} of the log")
+}
+
 fn resume(config: &Config, instrument: InstrumentId) -> Vec<Command> {
     let entries = (1..).map(InstrumentId).zip(&config.instruments.0);
     let wanted = entries.filter(|(id, _)| instrument.0 == 0 || *id == instrument);
