@@ -1,7 +1,11 @@
 //! What the system lets the process have: descriptors, the length of files, locked memory.
 //!
-//! At the start of every command the limit of open files is raised as far as it may be, and a file that
-//! grows beyond `ulimit -f` becomes an error of the write instead of a silent death.
+//! At the start of every command the limit of open files is raised as far as it may be, a file that grows beyond
+//! `ulimit -f` becomes an error of the write instead of a silent death, and large blocks of memory go back to the
+//! system when they are freed.
+
+// One call of the C library has no safe one beside it.
+#![allow(unsafe_code)]
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,6 +20,9 @@ use crate::failure::Failure;
 const KEPT: u64 = 64;
 /// Connections that every gateway must be able to hold.
 const LEAST_CONNECTIONS: u64 = 16;
+/// From this size on a block of memory is a mapping of its own, bytes.
+#[cfg(target_env = "gnu")]
+const LARGE_BLOCK: libc::c_int = 1 << 20;
 
 /// Prepares the process; what can't be had is told where it is needed.
 pub fn prepare() {
@@ -24,6 +31,17 @@ pub fn prepare() {
     let _ = signal_hook::flag::register(Signal::XFSZ.as_raw(), nobody);
     let known = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: known.maximum, maximum: known.maximum });
+    large_blocks_go_back();
+}
+
+/// Has the C library give large blocks back when they are freed. As shipped it raises its threshold to the size of what was
+/// freed, up to 32 MiB: later blocks come from a heap, which grows by the holes between them (mallopt(3), `M_MMAP_THRESHOLD`).
+fn large_blocks_go_back() {
+    // SAFETY: it changes a setting of the allocator, before there are other threads.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BLOCK);
+    }
 }
 
 /// Locks the memory that the process has and will have (`[memory] lock`): a page is there when it is asked for, not when it is

@@ -86,12 +86,13 @@ impl Folder {
         let name = lock.display().to_string();
         let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&lock);
         let file = file.map_err(|e| failed("opening", &name, Errno::from_io_error(&e)))?;
-        file.try_lock().map_err(|error| {
-            let errno = match error {
-                std::fs::TryLockError::WouldBlock => Some(Errno::BUSY),
-                std::fs::TryLockError::Error(error) => Errno::from_io_error(&error),
-            };
-            failed("locking", &name, errno)
+        file.try_lock().map_err(|error| match error {
+            std::fs::TryLockError::WouldBlock => {
+                failed("another process has this journal: locking", &name, Some(Errno::BUSY))
+            }
+            std::fs::TryLockError::Error(error) => {
+                failed("locking", &name, Errno::from_io_error(&error))
+            }
         })?;
         folder._lock = Some(file);
         folder.looks = false;

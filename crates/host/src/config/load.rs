@@ -379,6 +379,24 @@ fn relations(config: &Config) -> Vec<[Complaint; 2]> {
                 (&path("tick"), format!("must be at most price_max ({most}), is {tick}")),
                 (&path("price_max"), format!("must be at least tick ({tick}), is {most}")),
             );
+        } else if entry.reference > entry.price_max {
+            let (most, reference) = (entry.price_max, entry.reference);
+            both(
+                (&path("reference"), format!("must be at most price_max ({most}), is {reference}")),
+                (
+                    &path("price_max"),
+                    format!("must be at least reference ({reference}), is {most}"),
+                ),
+            );
+        } else if entry.tick.0 > 0 && entry.reference.0 % entry.tick.0 != 0 {
+            let (tick, reference) = (entry.tick, entry.reference);
+            both(
+                (
+                    &path("reference"),
+                    format!("must be a multiple of tick ({tick}), is {reference}"),
+                ),
+                (&path("tick"), format!("must divide reference ({reference}), is {tick}")),
+            );
         }
     }
     seen.clear();

@@ -62,6 +62,12 @@ impl Memory {
         self.inputs > 0
     }
 
+    /// Most inputs of the log and messages of private streams in memory.
+    pub fn newest(&self) -> (usize, u64) {
+        let all = |value: u64| if value == 0 { u64::MAX } else { value };
+        (usize::try_from(all(self.inputs)).unwrap_or(usize::MAX), all(self.reports))
+    }
+
     /// Whether the oldest part of log and streams goes when their room is used up.
     pub fn recycles(&self) -> bool {
         self.when_full == WHEN_FULL[1]

@@ -259,6 +259,14 @@ fn relations_between_keys_blame_the_key_that_was_set() {
         ),
         ("[ports]\nbase = 80", "fairbell.toml:2: ports.base: must be 0 or 1024..=60000, is 80"),
         (
+            "[[instrument]]\nsymbol = \"A\"\nprice_max = \"10\"\nreference = \"100\"",
+            "fairbell.toml:4: instrument[0].reference: must be at most price_max (10), is 100",
+        ),
+        (
+            "[[instrument]]\nsymbol = \"A\"\nreference = \"5\"\ntick = \"7\"",
+            "fairbell.toml:3: instrument[0].reference: must be a multiple of tick (7), is 5",
+        ),
+        (
             "[flow]\nparticipants = 11",
             "fairbell.toml:2: flow.participants: must be at most the number of accounts (10), \
              is 11",

@@ -13,9 +13,9 @@ use std::fs::{File, OpenOptions};
 use std::io::Result as IoResult;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use exchange::{Checkpoint, ExchangeConfig, Keep, NewLink, Root};
@@ -34,10 +34,6 @@ const NAME: &str = "at-";
 const KEPT: usize = 2;
 /// No checkpoint is longer.
 const BYTES_MAX: u64 = 1 << 34;
-/// Newest messages of private streams in memory: some 50 MB of them.
-const REPORTS: u64 = 1 << 18;
-/// Newest inputs in memory; all are in the journal.
-const INPUTS: usize = 1 << 17;
 
 /// What is said when a private stream can't be read back.
 pub const DAMAGED: &str = "a file beside its checkpoints is damaged: they are given up; start it \
@@ -87,12 +83,20 @@ pub struct Taken {
 #[derive(Default)]
 pub struct Cost {
     busy: AtomicBool,
+    /// Memory of the one that was written last, for the next one.
+    spare: Mutex<Vec<u8>>,
     /// Checkpoints written.
     pub written: AtomicU64,
     /// The longest that the loop took to write one down, ns.
     pub longest_ns: AtomicU64,
     /// Length of the newest, bytes.
     pub bytes: AtomicU64,
+}
+
+impl Cost {
+    fn spare(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn new_root(exchange: &ExchangeConfig) -> Result<(Box<Root>, Option<NewLink>), Failure> {
@@ -130,8 +134,9 @@ pub fn begin(
 /// A new root that is not written down: its private streams lie in a file without a name.
 fn without((dir, memory): (&Path, &Memory), exchange: &ExchangeConfig) -> Result<Begun, Failure> {
     let (mut root, reguard) = new_root(exchange)?;
+    let (inputs, reports) = memory.newest();
     let spills =
-        streams_in(dir).map(|streams| root.spill_streams_to(INPUTS, (streams, REPORTS)))?;
+        streams_in(dir).map(|streams| root.spill_streams_to(inputs, (streams, reports)))?;
     bound(&mut root, memory);
     match spills {
         true => Ok(Begun { root, reguard, position: 0, files: None }),
@@ -167,14 +172,15 @@ fn behind(
         }
         let (mut root, reguard) = new_root(exchange)?;
         // What is missing is found out when it is read.
-        let Ok(spills) = attach(&mut root, exchange, folder, false) else { break };
+        let Ok(spills) = attach(&mut root, (exchange, memory), folder, false) else { break };
         bound(&mut root, memory);
         if root.restore(&kept.root).is_ok() && root.engine().applied() == kept.inputs {
             return Ok(Ok(Begun { root, reguard, position, files: files(spills) }));
         }
     }
     let (mut root, reguard) = new_root(exchange)?;
-    let attached = forget(folder).and_then(|()| attach(&mut root, exchange, folder, true));
+    let attached =
+        forget(folder).and_then(|()| attach(&mut root, (exchange, memory), folder, true));
     bound(&mut root, memory);
     Ok(attached.map(|spills| Begun { root, reguard, position: 0, files: files(spills) }))
 }
@@ -230,7 +236,7 @@ fn forget(folder: &Path) -> IoResult<()> {
 /// Gives a new root its spill stores, empty ones or as they are.
 fn attach(
     root: &mut Root,
-    exchange: &ExchangeConfig,
+    (exchange, memory): (&ExchangeConfig, &Memory),
     folder: &Path,
     anew: bool,
 ) -> IoResult<Vec<(SpillWriter, File)>> {
@@ -249,7 +255,8 @@ fn attach(
     let feeds = (1..=exchange.options.streams())
         .map(|stream| spill(format!("feed-{stream}"), Publisher::SPILL_BLOCK))
         .collect::<IoResult<_>>()?;
-    match root.spill_output_to((streams, REPORTS), feeds, INPUTS) {
+    let (inputs, reports) = memory.newest();
+    match root.spill_output_to((streams, reports), feeds, inputs) {
         true => Ok(files),
         false => Err(std::io::Error::other("a root that has begun")),
     }
@@ -264,7 +271,9 @@ pub fn keep(cost: &Arc<Cost>, mut send: impl FnMut(Taken) + Send + 'static) -> K
         }
         let from = Instant::now();
         let room = cost.bytes.load(Ordering::Relaxed) as usize;
-        let mut bytes = Vec::with_capacity(room + room / 8);
+        let mut bytes = std::mem::take(&mut *cost.spare());
+        bytes.clear();
+        bytes.reserve(room + room / 8);
         if !root.checkpoint(&mut bytes) {
             cost.busy.store(false, Ordering::Release);
             return false;
@@ -292,7 +301,10 @@ pub fn serve(files: &Files, taken: &Receiver<(Taken, Option<u64>)>, cost: &Cost)
         if let Some(chain) = chain {
             let Taken { position, inputs, root } = taken;
             let genesis = files.genesis.clone();
-            match files.write(&Checkpoint { genesis, position, chain, inputs, root }) {
+            let checkpoint = Checkpoint { genesis, position, chain, inputs, root };
+            let written = files.write(&checkpoint);
+            *cost.spare() = checkpoint.root;
+            match written {
                 Ok(()) => drop(cost.written.fetch_add(1, Ordering::Relaxed)),
                 // There will be others; until then a start applies more.
                 Err(error) => eprintln!("{}: {error}", path(&files.folder, position).display()),
@@ -369,5 +381,39 @@ mod tests {
         let left = std::fs::read_dir(&folder).expect("readable").count();
         assert_eq!(left, 1, "the files beside them are not theirs to remove");
         std::fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    /// As if nothing had been written before: what `Begin::Checkpoint` and `Begin::Inputs` do on the first day.
+    fn bounds(memory: &Memory) -> [(usize, u64); 2] {
+        let name = format!("fairbell-bounds-{}-{}", std::process::id(), memory.inputs);
+        let folder = std::env::temp_dir().join(name);
+        let clock = net::Clock::start(0);
+        let exchange = crate::deployment::exchange(&crate::config::Config::default(), &clock)
+            .expect("randomness");
+        let files = Folder::open(&folder.join("journal"), journal::FolderConfig::default());
+        let opened = Journal::open(
+            files.expect("a folder"),
+            &journal::Config::new(1, crate::replica::node::LABEL),
+        );
+        let (mut journal, _) = opened.expect("an empty journal");
+        let found = [Begin::Checkpoint, Begin::Inputs].map(|how| {
+            let begun = begin(how, (&folder, memory), &exchange, &[1], &mut journal);
+            let begun = begun.expect("a new root");
+            assert_eq!(begun.files.is_some(), how == Begin::Checkpoint);
+            begun.root.memory_max()
+        });
+        drop(journal);
+        std::fs::remove_dir_all(&folder).expect("removed");
+        found
+    }
+
+    #[test]
+    fn a_replica_keeps_in_memory_what_its_settings_say() {
+        let of = |inputs, reports| bounds(&Memory { inputs, reports, ..Memory::default() });
+        // Inputs in whole parts of 4,096, and one more.
+        assert_eq!(of(131_072, 262_144), [(135_168, 262_144); 2]);
+        assert_eq!(of(65_536, 98_304), [(69_632, 98_304); 2]);
+        let all = of(0, 0)[0];
+        assert!(all.0 > usize::MAX / 2 && all.1 > u64::MAX / 2, "{all:?}");
     }
 }

@@ -348,7 +348,7 @@ impl Service {
         };
         let listen = |at: SocketAddr| {
             let bound = TcpListener::bind(at).and_then(|of| Ok((of.local_addr()?, of)));
-            bound.map_err(|error| wrong(format!("listen {at}: {error}")))
+            bound.map_err(|error| Failure::Run(format!("[telemetry]: listen {at}: {error}")))
         };
         let listener = address.map(listen).transpose()?;
         let symbols = config.instruments.0.iter().map(|of| Arc::from(&of.symbol[..])).collect();

@@ -352,6 +352,13 @@ impl RecordStore {
         self.streams.get(stream).map_or(1, |stream| stream.len + 1)
     }
 
+    /// Most records of full chunks in memory.
+    pub(crate) fn memory_max(&self) -> u64 {
+        self.spilled
+            .as_ref()
+            .map_or(u64::MAX, |of| (of.full_max as u64).saturating_mul(CHUNK_RECORDS))
+    }
+
     /// Records in memory, room of chunks that fill included.
     pub(crate) fn in_memory(&self) -> u64 {
         self.chunks_used as u64 * CHUNK_RECORDS

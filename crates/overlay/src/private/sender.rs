@@ -315,6 +315,11 @@ impl PrivateStreams {
         self.store.next(usize::from(account.0))
     }
 
+    /// Most records in memory, besides chunks that fill; `u64::MAX`: all.
+    pub fn memory_max(&self) -> u64 {
+        self.store.memory_max()
+    }
+
     /// Records that there is memory in use for.
     pub fn in_memory(&self) -> u64 {
         self.store.in_memory()

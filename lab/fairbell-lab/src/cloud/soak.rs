@@ -98,7 +98,7 @@ const WRONG: (u64, u64) = (10_000, 50_000);
 /// Inputs and reports that a root keeps in memory: filled in the warm-up. Memory is locked where that is allowed:
 /// what was asked for at the start and is written to hours later does not look like growth. Roots have the feed of some minutes, so that an
 /// edge that starts again has the older part of its books of another one's snapshot.
-const KEPT: &str = "[memory]\ninputs = 65536\nreports = 131072\nrepair_mib = 2\n";
+const KEPT: &str = "[memory]\ninputs = 65536\nreports = 65536\nrepair_mib = 2\n";
 
 /// Faults of machines that keep their processes.
 const LIVING: [Kind; 5] = [Kind::Cut, Kind::Pause, Kind::Slow, Kind::CutOut, Kind::InterfaceDown];
