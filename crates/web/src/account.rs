@@ -195,6 +195,8 @@ pub struct Login {
 pub struct OwnEvent {
     /// The private channel that it is of.
     pub channel: &'static str,
+    /// Its place in the account's stream; `None`: a gateway's refusal, which is outside of the stream.
+    pub seq: Option<u64>,
     /// The message, JSON.
     pub text: String,
 }
@@ -242,8 +244,12 @@ pub struct Account {
     events: broadcast::Sender<Arc<OwnEvent>>,
     /// Answers to requests that entered an order: they go when its place in its queue is known.
     entered: Vec<(ReplyTo, Value, Resting)>,
-    /// Number of the stream's message being read.
+    /// Number of the stream's message being read, or of the last one.
     seq: u64,
+    /// The message being read is one of the stream.
+    sequenced: bool,
+    /// The stream has been read to its end once. Nobody has a snapshot before, and nobody is told of anything.
+    caught_up: bool,
     scratch: Vec<u8>,
 }
 
@@ -283,6 +289,8 @@ impl Account {
             events: broadcast::channel(EVENTS).0,
             entered: Vec::new(),
             seq: 0,
+            sequenced: false,
+            caught_up: false,
             scratch: Vec::new(),
         })
     }
@@ -385,7 +393,7 @@ impl Account {
                 true
             }
             Link::Replaying(at) if at <= now => {
-                self.link = Link::Up;
+                (self.link, self.caught_up) = (Link::Up, true);
                 self.begin(now, out);
                 false
             }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::account::{Ask, Fault};
+use crate::auth::Scope;
 use crate::error::ApiError;
 use crate::request::{
     Instruments, bad, cancel_after_of, client_id, missing, new_of, number, object, replace_of,
@@ -56,6 +57,8 @@ pub enum SocketOp {
     Ask(Ask),
     /// Several, each answered for itself.
     Batch(Vec<Result<Ask, ApiError>>),
+    /// A request or a batch that can't be read, and the scope that it needs.
+    Refused(Scope, ApiError),
     /// Is answered by `pong`.
     Ping,
 }
@@ -63,7 +66,7 @@ pub enum SocketOp {
 /// A WebSocket message: what it asks for, and the client's own name for it.
 #[derive(Clone, Debug)]
 pub struct SocketMessage {
-    /// `id`, a text or a number, that the answer repeats.
+    /// `id`, a text or a whole number, that the answer repeats.
     pub id: Option<Value>,
     /// What it asks for, or why not.
     pub op: Result<SocketOp, ApiError>,
@@ -196,11 +199,49 @@ pub fn socket_message(message: &[u8], instruments: &Instruments) -> SocketMessag
         Ok(map) => map,
         Err(refused) => return SocketMessage { id: None, op: Err(refused) },
     };
-    let id = map.get("id").filter(|id| match id {
-        Value::String(text) => text.len() <= ID_MAX,
-        id => id.is_number(),
-    });
-    SocketMessage { id: id.cloned(), op: op_of(&map, instruments) }
+    let (id, read) = match id_of(&map) {
+        Ok(id) => (id, op_of(&map, instruments)),
+        Err(refused) => (None, Err(refused)),
+    };
+    let op = match (read, needs(&map)) {
+        (Err(refused), Some(scope)) => Ok(SocketOp::Refused(scope, refused)),
+        (read, _) => read,
+    };
+    SocketMessage { id, op }
+}
+
+/// The client's name for its message: one that the answer can repeat as it came.
+fn id_of(map: &Map<String, Value>) -> Result<Option<Value>, ApiError> {
+    match map.get("id") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.len() > ID_MAX => {
+            Err(bad("id", &format!("a string has {ID_MAX} bytes at most")))
+        }
+        Some(id) if id.is_string() || id.is_i64() || id.is_u64() => Ok(Some(id.clone())),
+        Some(_) => Err(bad("id", "a string, or a whole number of -2^63 to 2^64 - 1")),
+    }
+}
+
+/// The scope that a message needs which is a request of the account or a batch.
+fn needs(map: &Map<String, Value>) -> Option<Scope> {
+    match map.get("op")?.as_str()? {
+        "order" => Some(Scope::Read),
+        "new" | "replace" | "cancel" | "cancel_all" | "cancel_after" | "batch" => {
+            Some(Scope::Trade)
+        }
+        _ => None,
+    }
+}
+
+/// The timestamp of a signature: a number, or its digits, which are what is signed.
+fn timestamp(map: &Map<String, Value>) -> Result<String, ApiError> {
+    match map.get("timestamp") {
+        Some(Value::Number(at)) => {
+            let wrong = || bad("timestamp", "whole milliseconds since the epoch");
+            at.as_u64().map(|at| at.to_string()).ok_or_else(wrong)
+        }
+        _ => need(map, "timestamp"),
+    }
 }
 
 fn op_of(map: &Map<String, Value>, instruments: &Instruments) -> Result<SocketOp, ApiError> {
@@ -218,7 +259,7 @@ fn op_of(map: &Map<String, Value>, instruments: &Instruments) -> Result<SocketOp
             Some(token) => SocketOp::Token(token.to_string()),
             None => SocketOp::Auth {
                 key: need(map, "key")?,
-                timestamp: need(map, "timestamp")?,
+                timestamp: timestamp(map)?,
                 nonce: text(map, "nonce")?.unwrap_or("").to_string(),
                 signature: need(map, "signature")?,
             },
@@ -257,6 +298,7 @@ mod tests {
 
     fn refused(message: &str) -> &'static str {
         match socket_message(message.as_bytes(), &instruments()).op {
+            Ok(SocketOp::Refused(_, refused)) => refused.code,
             Ok(op) => panic!("{message}: {op:?}"),
             Err(refused) => refused.code,
         }
@@ -297,7 +339,20 @@ mod tests {
         }
         let deep = "[".repeat(100_000);
         assert_eq!(refused(&deep), "bad_json", "no deep recursion");
-        assert_eq!(read(&format!("{{\"id\":\"{}\"}}", "x".repeat(65))).id, None);
+        let named = |id: &str| {
+            let message = read(&format!("{{\"op\":\"ping\",\"id\":{id}}}"));
+            (message.id.map(|id| id.to_string()), message.op.map(drop).map_err(|of| of.message))
+        };
+        let text = |length: usize| format!("\"{}\"", "x".repeat(length));
+        for good in [&text(64), "0", "-9223372036854775808", "18446744073709551615", "\"\""] {
+            assert_eq!(named(good), (Some(good.to_string()), Ok(())), "{good}");
+        }
+        assert_eq!(named("null"), (None, Ok(())));
+        for wrong in [&text(65), "18446744073709551616", "1.5", "true", "[1]"] {
+            let (id, op) = named(wrong);
+            let why = op.expect_err(wrong);
+            assert!(id.is_none() && why.starts_with("id: "), "{wrong}: {why}");
+        }
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 mod schemas;
 
+use axum::http::{Method, Uri};
 use serde_json::{Map, Value, json};
 
-use crate::error::CODES;
+use crate::error::{ApiError, CODES};
 
 /// Parameters of a query, with the schema of each.
 type Query = &'static [(&'static str, Parameter)];
@@ -149,6 +150,52 @@ const OPERATIONS: [Operation; 28] = [
     get("/v1/ws", "", "WebSocket; see docs/web.md for its messages"),
 ];
 
+/// Longest part of an unknown parameter's name that its refusal repeats, characters.
+const NAME_MAX: usize = 32;
+
+/// Whether a path is one of these: `/v1/orders/{id}`.
+fn is_of(path: &str, of: &str) -> bool {
+    let (mut parts, mut named) = (path.split('/'), of.split('/'));
+    let part = |of: &str| parts.next().is_some_and(|part| part == of || of.starts_with('{'));
+    named.all(part) && parts.next().is_none()
+}
+
+/// Refuses a parameter of a query that its path does not have, that has no value, or that comes twice: left
+/// out, it would widen what it was to narrow, such as the orders that are cancelled. Paths that are not in the
+/// document refuse nothing here; nor does the WebSocket's, whose query tells a client's connections apart.
+///
+/// # Errors
+/// The first such parameter.
+pub(crate) fn check_query(method: &Method, uri: &Uri) -> Result<(), ApiError> {
+    let (path, query) = (uri.path(), uri.query().unwrap_or(""));
+    let asks = if method == Method::HEAD { &Method::GET } else { method };
+    let is = |of: &&Operation| {
+        of.method.eq_ignore_ascii_case(asks.as_str()) && is_of(path, of.path) && path != "/v1/ws"
+    };
+    let Some(of) = OPERATIONS.iter().find(is) else { return Ok(()) };
+    let mut seen = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').map_or((pair, None), |(of, to)| (of, Some(to)));
+        let shown: String = name.chars().take(NAME_MAX).collect();
+        let bad = |why: &str| Err(ApiError::new("bad_field", format!("{shown}: {why}")));
+        if !of.query.iter().any(|(known, _)| *known == name) {
+            let known: Vec<&str> = of.query.iter().map(|(known, _)| *known).collect();
+            return match known.is_empty() {
+                true => bad("no parameter; this path has none"),
+                false => bad(&format!("no parameter of this path, which has {}", known.join(", "))),
+            };
+        }
+        if value.is_none() {
+            return bad("a parameter without a value");
+        }
+        if seen.contains(&name) {
+            return bad("a parameter that comes twice");
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
 fn parameter(name: &str, of: Parameter) -> Value {
     let schema = match of {
         Parameter::Count(most) => {
@@ -215,7 +262,8 @@ pub(crate) fn document() -> Value {
     json!({
         "openapi": "3.1.0",
         "info": { "title": "Fairbell web door", "version": "1", "description":
-            "Prices and quantities are decimals in strings. Unknown fields are ignored." },
+            "Prices and quantities are decimals in strings. Unknown fields of a body are ignored; a parameter of a \
+             query that the path does not have, that has no value or that comes twice is refused (bad_field)." },
         "paths": paths,
         "components": {
             "schemas": schemas::schemas(),
@@ -243,6 +291,55 @@ mod tests {
             Value::Array(list) => list.iter().for_each(|value| references(value, found)),
             _ => {}
         }
+    }
+
+    #[test]
+    fn parameters_that_a_path_does_not_have_are_refused_by_name() {
+        let check = |method: Method, uri: &str| {
+            let uri: Uri = uri.parse().expect("a uri");
+            check_query(&method, &uri).map_err(|refused| refused.message)
+        };
+        for (method, uri) in [
+            (Method::DELETE, "/v1/orders"),
+            (Method::DELETE, "/v1/orders?"),
+            (Method::DELETE, "/v1/orders?symbol=AAA"),
+            (Method::DELETE, "/v1/orders?symbol="),
+            (Method::GET, "/v1/candles/AAA?limit=5&interval=1m&"),
+            (Method::HEAD, "/v1/fills?since=1"),
+            // Neither in the document nor of this method, or told apart by its query.
+            (Method::GET, "/index.html?v=1"),
+            (Method::PATCH, "/v1/orders?x=1"),
+            (Method::GET, "/v1/ws?private"),
+        ] {
+            assert_eq!(check(method, uri), Ok(()), "{uri}");
+        }
+        for (method, uri, named) in [
+            (
+                Method::DELETE,
+                "/v1/orders?sym=AAA",
+                "sym: no parameter of this path, which has symbol",
+            ),
+            (Method::DELETE, "/v1/orders?%73ymbol=AAA", "%73ymbol: no parameter"),
+            (Method::DELETE, "/v1/orders?symbol", "symbol: a parameter without"),
+            (
+                Method::DELETE,
+                "/v1/orders?symbol=AAA&symbol=BBB",
+                "symbol: a parameter that comes twice",
+            ),
+            (Method::DELETE, "/v1/orders/a?symbol=AAA", "symbol: no parameter; this path has none"),
+            (Method::GET, "/v1/orders?symbol=AAA", "symbol: no parameter"),
+            (
+                Method::HEAD,
+                "/v1/fills?from=1",
+                "from: no parameter of this path, which has limit, since",
+            ),
+            (Method::GET, "/v1/book/AAA?limit=1", "limit: no parameter"),
+        ] {
+            let refused = check(method, uri).expect_err(uri);
+            assert!(refused.starts_with(named), "{uri}: {refused}");
+        }
+        let long = check(Method::GET, &format!("/v1/time?{}", "x".repeat(10_000)));
+        assert!(long.is_err_and(|why| why.len() < 100));
     }
 
     #[test]

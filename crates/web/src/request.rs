@@ -184,6 +184,16 @@ pub(crate) fn one_of<T: Copy>(field: &str, text: &str, all: &[(&str, T)]) -> Res
     found.map(|(_, value)| *value).ok_or_else(|| bad(field, &format!("one of {}", names())))
 }
 
+/// Refuses what is no quantity of an instrument.
+pub(crate) fn bad_qty(of: &Instrument) -> ApiError {
+    let most = decimal::lots_text(of.qty_max.0, of.lot_decimals);
+    let places = of.lot_decimals;
+    bad(
+        "qty",
+        &format!("a decimal above 0, {most} at most, with at most {places} places, in a string"),
+    )
+}
+
 fn price_of(map: &Map<String, Value>) -> Result<Option<Price>, ApiError> {
     let Some(text) = text(map, "price")? else { return Ok(None) };
     let price = decimal::price(text).filter(|price| price.0 > 0);
@@ -221,12 +231,9 @@ pub(crate) fn new_of(map: &Map<String, Value>, instruments: &Instruments) -> Res
         _ => {}
     }
     let qty = text(map, "qty")?.ok_or_else(|| missing("qty"))?;
-    let places = instrument.lot_decimals;
     let lots =
         decimal::lots(qty, &instrument).filter(|lots| (1..=u64::from(u32::MAX)).contains(lots));
-    let lots = lots.ok_or_else(|| {
-        bad("qty", &format!("a decimal above 0 with at most {places} places, in a string"))
-    })?;
+    let lots = lots.ok_or_else(|| bad_qty(&instrument))?;
     let time_in_force = match text(map, "time_in_force")? {
         Some(name) => one_of("time_in_force", name, &TIMES_IN_FORCE)?,
         None => TimeInForce::Day,
@@ -353,6 +360,15 @@ mod tests {
             ("post_only", Value::from("yes"), "bad_field"),
         ] {
             assert_eq!(with(field, value.clone()), Some(code), "{field} {value}");
+        }
+        for (symbol, qty, most) in [
+            ("AAA", "0", "4294967295"),
+            ("AAA", "4294967296", "4294967295"),
+            ("BTCUSD", "43", "42.94967295"),
+        ] {
+            let body = format!(r#"{{"symbol":"{symbol}","side":"buy","qty":"{qty}","price":"1"}}"#);
+            let refused = new_order(body.as_bytes(), &instruments()).unwrap_err();
+            assert!(refused.message.contains(most), "{refused:?}");
         }
         for body in ["", "[]", "{", "\"x\"", "{\"symbol\":}"] {
             assert_eq!(new_order(body.as_bytes(), &instruments()).unwrap_err().code, "bad_json");

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::to_bytes;
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
@@ -220,15 +220,18 @@ pub(crate) async fn batched(
     json!({ "results": told })
 }
 
+/// A refusal inside of a message, with its status.
+pub(crate) fn refused_json(refused: &ApiError) -> Value {
+    let mut told = refused.body();
+    told["status"] = refused.status().into();
+    told
+}
+
 /// An answer inside of a message: its status, and what it is or why not.
 pub(crate) fn result_json(reply: Option<Reply>) -> Value {
     match reply {
         Some(Ok(value)) => json!({ "status": 200, "result": value }),
-        Some(Err(refused)) => {
-            let mut told = refused.body();
-            told["status"] = refused.status().into();
-            told
-        }
+        Some(Err(refused)) => refused_json(&refused),
         None => json!({ "status": 202, "result": { "state": "pending" } }),
     }
 }
@@ -443,6 +446,14 @@ async fn other(method: Method, uri: Uri) -> Response {
     })
 }
 
+/// Refuses parameters of a query that the path does not have.
+async fn known_parameters(request: Request, next: Next) -> Response {
+    match openapi::check_query(request.method(), request.uri()) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
+    }
+}
+
 async fn no_such_method() -> Response {
     ApiError::new("method_not_allowed", "the path does not take this method").into_response()
 }
@@ -482,6 +493,7 @@ pub(crate) fn router(door: Arc<Door>) -> Router {
         .route("/v1/ws", get(socket::upgrade))
         .route("/v1/openapi.json", get(document))
         .fallback(other)
+        .layer(from_fn(known_parameters))
         .layer(from_fn_with_state(Arc::clone(&door), public_credits::charged));
     Router::new()
         .route("/v1/orders", get(open_orders).post(new_order).delete(mass_cancel))
@@ -494,6 +506,7 @@ pub(crate) fn router(door: Arc<Door>) -> Router {
         .route("/v1/ws_token", post(token))
         .route("/v1/sandbox/faults", post(fault))
         .route("/v1/operator", get(venue::operate).post(venue::operate))
+        .layer(from_fn(known_parameters))
         .merge(public)
         .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state(Arc::clone(&door), same_site))

@@ -7,7 +7,7 @@
 //! as the exchange answers; 256 may be under way, then nothing more is read. What is to be written goes to the
 //! system when nothing else waits to be dealt with, so that whoever asks or hears much costs fewer calls.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::hub::{Came, Mailbox};
 use crate::market::Topic;
 use crate::node::WebNode;
 use crate::request::BODY_MAX;
-use crate::routes::{batched, place_of, result_json};
+use crate::routes::{batched, place_of, refused_json, result_json};
 use crate::server::{Door, Place, now, now_ms};
 
 /// For the first subscription.
@@ -96,7 +96,8 @@ struct Connection {
     topics: BTreeSet<(usize, Topic)>,
     /// Those that it has ever been told how they stand: asking again costs credits of its address.
     told: BTreeSet<(usize, Topic)>,
-    private: BTreeSet<&'static str>,
+    /// Private channels, each with the `seq` of its snapshot, which has all up to there.
+    private: BTreeMap<&'static str, u64>,
     account: Option<Admitted>,
     /// The account's orders go with it.
     cancels: bool,
@@ -161,7 +162,7 @@ impl Connection {
             place,
             topics: BTreeSet::new(),
             told: BTreeSet::new(),
-            private: BTreeSet::new(),
+            private: BTreeMap::new(),
             account: None,
             cancels: false,
             mailbox: Arc::default(),
@@ -259,7 +260,8 @@ impl Connection {
             Next::Public(Came::Behind) => self.resync().await,
             Next::Public(Came::Closed) => Err(Ended),
             Next::Own(Ok(event)) => {
-                if self.private.contains(event.channel) {
+                let has = |of: &u64| event.seq.is_some_and(|seq| seq <= *of);
+                if self.private.get(event.channel).is_some_and(|of| !has(of)) {
                     self.feed(event.text.clone()).await?;
                 }
                 Ok(())
@@ -349,7 +351,7 @@ impl Connection {
         for (place, topic) in self.topics.clone() {
             self.snapshot(place, topic, None).await?;
         }
-        for name in self.private.clone() {
+        for name in self.private.clone().into_keys() {
             // Whoever's account does not tell how it stands would have a gap.
             self.private_snapshot(name).await?.map_err(|_| Ended)?;
         }
@@ -395,6 +397,9 @@ impl Connection {
             _ => Vec::new(),
         };
         let seq = told["seq"].clone();
+        if let Some(has) = self.private.get_mut(name) {
+            *has = seq.as_u64().unwrap_or(0);
+        }
         self.feed(told.to_string()).await?;
         while !rest.is_empty() {
             let later = rest.split_off(rest.len().min(ORDERS));
@@ -415,8 +420,8 @@ impl Connection {
             Ok(wanted) => wanted,
             Err(refused) => return Ok(Err(refused)),
         };
-        // Before the snapshots, so that nothing between is lost: updates that a snapshot has already are
-        // told again, with a seq that is not above its own.
+        // Before the snapshots, so that nothing between is lost: public updates that a snapshot has already are
+        // told again, with a seq that is not above its own; private ones are not.
         for (place, topic) in topics {
             if !self.told.insert((place, topic)) {
                 if let Err(refused) = self.door.public.admit(now_ms(), self.from) {
@@ -436,7 +441,8 @@ impl Connection {
         }
         for name in private {
             self.hear_own();
-            if self.private.insert(name) {
+            if !self.private.contains_key(name) {
+                self.private.insert(name, 0);
                 self.counters().subscribed();
             }
             let begun = self.private_snapshot(name).await?;
@@ -458,7 +464,7 @@ impl Connection {
             }
         }
         for name in private {
-            if self.private.remove(name) {
+            if self.private.remove(name).is_some() {
                 self.counters().unsubscribed();
             }
         }
@@ -469,7 +475,12 @@ impl Connection {
     }
 
     fn proved(&mut self, admitted: Admitted) {
+        let account = admitted.account;
         let before = self.account.replace(admitted);
+        if before.as_ref().is_some_and(|of| of.account != account) {
+            // What it has of the other account's stream says nothing of this one's.
+            self.private.values_mut().for_each(|has| *has = 0);
+        }
         if let Some(own) = before.and_then(|of| self.door.own(of.account)) {
             own.leaves(&self.mailbox);
         }
@@ -505,6 +516,7 @@ impl Connection {
         let account = admitted.account;
         let (cost, scope, trades) = match &op {
             SocketOp::Batch(requests) => (requests.len(), Scope::Trade, true),
+            SocketOp::Refused(scope, _) => (1, *scope, false),
             SocketOp::Ask(Ask::Order(..)) => (1, Scope::Read, false),
             SocketOp::Ask(ask) => (1, Scope::Trade, ask.trades()),
             _ => return Ok(Ok(())),
@@ -537,6 +549,9 @@ impl Connection {
                     let told = batched(requests, replies).await;
                     finish(json!({ "status": 200, "result": told }))
                 });
+            }
+            SocketOp::Refused(_, refused) => {
+                self.asks.spawn(async move { finish(refused_json(&refused)) });
             }
             _ => {}
         }
@@ -586,7 +601,7 @@ impl Connection {
                 Ok(false) => Err(ApiError::new("wrong_scope", "the key lacks the scope trade")),
                 Err(refused) => Err(refused),
             },
-            Ok(op @ (SocketOp::Ask(_) | SocketOp::Batch(_))) => {
+            Ok(op @ (SocketOp::Ask(_) | SocketOp::Batch(_) | SocketOp::Refused(..))) => {
                 match self.begin(came, (id.as_ref(), op)) {
                     // A fault ends it before this answer, not before those that are written.
                     Ok(Err(Ended)) => {
@@ -594,7 +609,13 @@ impl Connection {
                         return Err(Ended);
                     }
                     Ok(Ok(())) => return Ok(()),
-                    Err(refused) => Err(refused),
+                    Err(refused) => {
+                        self.counters().answered(Way::Socket, refused.status());
+                        let mut told = refused_json(&refused);
+                        told["channel"] = "answer".into();
+                        name(&mut told, id.as_ref());
+                        return self.feed(told.to_string()).await;
+                    }
                 }
             }
             Err(refused) => Err(refused),

@@ -244,16 +244,17 @@ impl Account {
         }
     }
 
-    /// Tells whoever listens on a channel; nothing is written for nobody.
+    /// Tells whoever listens on a channel; nothing is written for nobody, nor while the stream is read for the
+    /// first time.
     fn publish(&self, channel: &'static str, told: impl FnOnce() -> Value) {
-        if self.events.receiver_count() == 0 {
+        if self.events.receiver_count() == 0 || !self.caught_up {
             return;
         }
         let mut told = told();
         told["channel"] = channel.into();
         told["seq"] = self.seq.into();
-        let text = told.to_string();
-        let _ = self.events.send(Arc::new(OwnEvent { channel, text }));
+        let (seq, text) = (self.sequenced.then_some(self.seq), told.to_string());
+        let _ = self.events.send(Arc::new(OwnEvent { channel, seq, text }));
     }
 
     pub(super) fn of_instrument(&self, place: usize) -> (String, u8) {

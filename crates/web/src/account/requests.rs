@@ -7,7 +7,7 @@ use wire::ouch::{self, NewOrder, ReplaceRequest};
 use super::ledger::{Order, State, name_of};
 use super::{Account, Reply, ReplyTo, Wants};
 use crate::error::ApiError;
-use crate::request::{New, Replace, client_id};
+use crate::request::{New, Replace, bad_qty, client_id};
 
 impl Account {
     pub(super) fn enter(
@@ -128,9 +128,7 @@ impl Account {
         };
         let lots = replace.qty.lots(instrument).filter(|qty| qty.0 > 0);
         let (Some(qty), None) = (lots, &refused) else {
-            let why = format!("qty: above 0 with at most {} places", instrument.lot_decimals);
-            let refused = refused.unwrap_or_else(|| ApiError::new("bad_field", why));
-            return Some((reply, Err(refused)));
+            return Some((reply, Err(refused.unwrap_or_else(|| bad_qty(instrument)))));
         };
         if let Err(refused) = fits(instrument, qty, Some(replace.price)) {
             return Some((reply, Err(refused)));

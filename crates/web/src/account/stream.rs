@@ -31,7 +31,7 @@ impl Account {
             self.link = Link::Replaying(now.after(GRACE_NS));
         }
         for (seq, message) in messages {
-            self.seq = seq.max(self.seq);
+            (self.seq, self.sequenced) = (seq.max(self.seq), seq > 0);
             self.take(&message);
             if let Link::Replaying(at) = &mut self.link {
                 *at = now.after(GRACE_NS);

@@ -15,7 +15,7 @@ use crate::instruments;
 
 const SECOND: u64 = Nanos::SECOND;
 
-fn id(text: &str) -> ClOrdId {
+pub(crate) fn id(text: &str) -> ClOrdId {
     request::client_id(text).expect("an id")
 }
 
@@ -105,13 +105,18 @@ impl Bench {
         self.pass(SECOND);
     }
 
+    /// An order of a stream that another door has written.
+    fn account_knows(&mut self, name: &str, lots: u32) {
+        self.stream(&accepted(1_000, lots, name));
+    }
+
     fn stream(&mut self, message: &[u8]) {
         self.told(&[ServerPacket::Sequenced(message)]);
     }
 }
 
 /// A message of the exchange: its type, the time, then these fields; with an empty appendage if it has one.
-fn message(kind: u8, fields: &[&[u8]], appendage: bool) -> Vec<u8> {
+pub(crate) fn message(kind: u8, fields: &[&[u8]], appendage: bool) -> Vec<u8> {
     let mut bytes = vec![kind];
     bytes.extend(9u64.to_be_bytes());
     fields.iter().for_each(|field| bytes.extend_from_slice(field));
@@ -121,7 +126,7 @@ fn message(kind: u8, fields: &[&[u8]], appendage: bool) -> Vec<u8> {
     bytes
 }
 
-fn accepted(number: u32, lots: u32, name: &str) -> Vec<u8> {
+pub(crate) fn accepted(number: u32, lots: u32, name: &str) -> Vec<u8> {
     let (price, reference) = (1_000_000u64.to_be_bytes(), 77u64.to_be_bytes());
     let fields: [&[u8]; 12] = [
         &number.to_be_bytes(),
@@ -143,7 +148,7 @@ fn accepted(number: u32, lots: u32, name: &str) -> Vec<u8> {
     message(b'A', &fields, true)
 }
 
-fn executed(number: u32, lots: u32, price: u64, trade: u64) -> Vec<u8> {
+pub(crate) fn executed(number: u32, lots: u32, price: u64, trade: u64) -> Vec<u8> {
     let fields: [&[u8]; 5] = [
         &number.to_be_bytes(),
         &lots.to_be_bytes(),
@@ -158,7 +163,7 @@ fn done(reply: &mut oneshot::Receiver<Reply>) -> Reply {
     reply.try_recv().expect("answered")
 }
 
-fn number_of(message: &[u8]) -> u32 {
+pub(crate) fn number_of(message: &[u8]) -> u32 {
     u32::from_be_bytes(message[1..5].try_into().expect("4 bytes"))
 }
 
@@ -357,6 +362,16 @@ fn deadlines_and_checks_send_nothing() {
     let mut odd = bench.ask(with(buy("a", 5), |new| new.price = Some(Price(1_000_050))));
     let refused = done(&mut odd).unwrap_err();
     assert!(refused.code == "bad_field" && refused.message.contains("tick"), "{refused:?}");
+    // A replacement's quantity, of which the instrument is known here only, says its bounds.
+    bench.account_knows("r", 5);
+    for qty in ["0", "0.05", "429496729.6"] {
+        let body = json!({ "client_order_id": "s", "qty": qty, "price": "1" }).to_string();
+        let replace = request::replace(body.as_bytes()).expect("a replace");
+        let mut replaced = bench.ask(Ask::Replace(id("r"), replace));
+        let refused = done(&mut replaced).unwrap_err();
+        let bounds = refused.message.contains("429496729.5") && refused.message.contains("qty");
+        assert!(refused.code == "bad_field" && bounds, "{refused:?}");
+    }
     assert!(bench.sent.is_empty());
     drop(bench.ask(by(now_ms)));
     assert_eq!(bench.sent.len(), 1, "in time");

@@ -22,7 +22,7 @@ use wire::moldudp::Session;
 
 use crate::instruments;
 
-const SECRET: &str = "0123456789abcdef";
+pub(crate) const SECRET: &str = "0123456789abcdef";
 
 /// Calls `test` with the address of a door that is served meanwhile.
 fn with_door(test: impl FnOnce(SocketAddr)) {
@@ -44,14 +44,22 @@ fn from_other(own: SocketAddr, door: SocketAddr) -> TcpStream {
 }
 
 fn with_settings(settings: Settings, test: impl FnOnce(SocketAddr)) {
-    let market = Arc::new(Market::new(instruments()));
-    let feed = ListenerConfig::new(Session([b' '; 10]), Vec::new(), Vec::new());
     // Nobody listens at this gateway.
     let nobody =
         TcpListener::bind("127.0.0.1:0").and_then(|of| of.local_addr()).expect("an address");
-    let gateways = vec![Peer::from(nobody)];
-    let login = Login { username: "U".into(), password: "p".into(), gateways };
-    let accounts = vec![Account::new(login, instruments()).expect("a login")];
+    with_gateway(nobody, settings, test);
+}
+
+/// A door whose accounts have their sessions at this gateway.
+pub(crate) fn with_gateway(gateway: SocketAddr, settings: Settings, test: impl FnOnce(SocketAddr)) {
+    let market = Arc::new(Market::new(instruments()));
+    let feed = ListenerConfig::new(Session([b' '; 10]), Vec::new(), Vec::new());
+    let account = |name: &str| {
+        let gateways = vec![Peer::from(gateway)];
+        let login = Login { username: name.into(), password: "p".into(), gateways };
+        Account::new(login, instruments()).expect("a login")
+    };
+    let accounts = vec![account("U"), account("V")];
     let events = accounts.iter().map(Account::events).collect();
     let node = WebNode::new(Subscriber::new(&feed, []), Arc::clone(&market), accounts);
     let mut of = Loop::new(Clock::start(0), Arc::new(Directory::default()), LoopConfig::default())
@@ -70,6 +78,7 @@ fn with_settings(settings: Settings, test: impl FnOnce(SocketAddr)) {
         key("all", &[Scope::Read, Scope::Trade]),
         key("reads", &[Scope::Read]),
         key("steers", &[Scope::Operate]),
+        Key { account: 1, ..key("other", &[Scope::Read, Scope::Trade]) },
     ];
     // Operators who halt what they are asked to, and nothing else.
     let venue =
@@ -127,7 +136,7 @@ fn exchange(at: SocketAddr, request: &[u8]) -> (u16, Value) {
     }
 }
 
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
 }
 
@@ -166,6 +175,15 @@ fn paths_are_served_and_refusals_have_their_codes() {
             (plain("PATCH", "/v1/orders"), (405, "method_not_allowed")),
             (plain("GET", "/v1/orders"), (401, "missing_header")),
             (plain("GET", "/v1/ws"), (400, "bad_field")),
+            (plain("GET", "/v1/book/AAA?dept=5"), (400, "bad_field")),
+            (plain("GET", "/v1/time?x=1"), (400, "bad_field")),
+            (signed("all", now_ms(), ("DELETE", "/v1/orders?sym=AAA"), ""), (400, "bad_field")),
+            (signed("all", now_ms(), ("DELETE", "/v1/orders?symbol"), ""), (400, "bad_field")),
+            // Control: this one is asked of the account.
+            (
+                signed("all", now_ms(), ("DELETE", "/v1/orders?symbol=AAA"), ""),
+                (503, "session_down"),
+            ),
             (signed("nobody", now_ms(), ("GET", "/v1/orders"), ""), (401, "unknown_key")),
             (signed("all", now_ms() - 9_000, ("GET", "/v1/orders"), ""), (401, "late_timestamp")),
             (signed("reads", now_ms(), ("DELETE", "/v1/orders"), ""), (403, "wrong_scope")),
@@ -224,7 +242,7 @@ fn large_bodies_and_nonsense_cost_nothing_but_their_connection() {
 }
 
 /// A client's masked frame.
-fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x80 | kind];
     match payload.len() {
         short @ 0..126 => bytes.push(0x80 | short as u8),
@@ -240,7 +258,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The next text of a server, or `None` when it closes.
-fn text(stream: &mut impl Read) -> Option<Value> {
+pub(crate) fn text(stream: &mut impl Read) -> Option<Value> {
     let mut head = [0; 2];
     stream.read_exact(&mut head).ok()?;
     let length = match head[1] {
@@ -261,7 +279,7 @@ fn text(stream: &mut impl Read) -> Option<Value> {
     if head[0] & 0x0F == 1 { serde_json::from_slice(&payload).ok() } else { None }
 }
 
-fn socket(at: SocketAddr) -> TcpStream {
+pub(crate) fn socket(at: SocketAddr) -> TcpStream {
     socket_over(connect(at))
 }
 
@@ -360,6 +378,71 @@ fn orders_over_a_socket_are_answered_by_name_and_tokens_prove_a_key_once() {
         assert_eq!(ask(order)["error"]["code"], "wrong_scope");
         let faults = signed("all", now_ms(), ("POST", "/v1/sandbox/faults"), r#"{"fault":"drop"}"#);
         assert_eq!(code(&exchange(at, &faults)), (403, "no_sandbox"));
+    });
+}
+
+#[test]
+fn what_is_wrong_with_an_order_over_a_socket_is_its_answer() {
+    with_door(|at| {
+        let mut stream = socket(at);
+        let mut ask = |op: &str| {
+            stream.write_all(&frame(1, op.as_bytes())).expect("sent");
+            text(&mut stream).expect("an answer")
+        };
+        let of = |told: &Value| {
+            let code = told["error"]["code"].as_str().unwrap_or("").to_string();
+            (told["channel"].clone(), told["status"].clone(), told["id"].clone(), code)
+        };
+        let due = |status: u16, code: &str| {
+            (json!("answer"), json!(status), json!("n"), code.to_string())
+        };
+        let wrong = r#"{"op":"new","id":"n","symbol":"AAA","side":"buy","qty":"1.23","price":"1"}"#;
+        assert_eq!(of(&ask(wrong)), due(401, "missing_header"));
+        // A timestamp is a number or its digits: the signature is of its digits.
+        let at_ms = now_ms();
+        let signature =
+            |nonce: &str| sign(SECRET, &at_ms.to_string(), nonce, ("GET", "/v1/ws", b""));
+        let auth = |timestamp: Value, nonce: &str| {
+            let parts = json!({
+                "op": "auth", "key": "all", "timestamp": timestamp, "nonce": nonce,
+                "signature": signature(nonce),
+            });
+            parts.to_string()
+        };
+        assert_eq!(ask(&auth(json!(at_ms as f64 + 0.5), "a"))["error"]["code"], "bad_field");
+        assert_eq!(ask(&auth(json!(at_ms + 1), "a"))["error"]["code"], "bad_signature");
+        assert_eq!(ask(&auth(json!(at_ms), "a"))["channel"], "ok");
+        assert_eq!(ask(&auth(json!(at_ms.to_string()), "b"))["channel"], "ok");
+        let told = ask(wrong);
+        assert_eq!(of(&told), due(400, "bad_field"));
+        let left = told["credits_left"].as_u64().expect("a number");
+        for (request, status, code) in [
+            (r#"{"op":"replace","id":"n","order":"a"}"#, 400, "missing_field"),
+            (r#"{"op":"cancel","id":"n","order":"with space"}"#, 400, "bad_field"),
+            (r#"{"op":"order","id":"n"}"#, 400, "missing_field"),
+            (r#"{"op":"cancel_all","id":"n","symbol":"ZZZ"}"#, 404, "not_found"),
+            (r#"{"op":"cancel_after","id":"n"}"#, 400, "missing_field"),
+            (r#"{"op":"batch","id":"n","requests":[]}"#, 400, "bad_field"),
+            (r#"{"op":"cancel","id":"n","order":"a"}"#, 503, "session_down"),
+        ] {
+            assert_eq!(of(&ask(request)), due(status, code), "{request}");
+        }
+        let told = ask(wrong);
+        assert!(told["credits_left"].as_u64().is_some_and(|now| now < left), "{told}");
+        // What is no request of the account has no status.
+        let told = ask(r#"{"op":"fly","id":"n"}"#);
+        assert_eq!((&told["channel"], &told["status"]), (&"error".into(), &Value::Null));
+        // An `id` that can't be repeated is refused.
+        let long = format!(r#"{{"op":"ping","id":"{}"}}"#, "x".repeat(65));
+        for op in [&long, r#"{"op":"ping","id":18446744073709551616}"#] {
+            let told = ask(op);
+            assert_eq!(
+                (&told["channel"], &told["error"]["code"]),
+                (&"error".into(), &"bad_field".into())
+            );
+        }
+        let told = ask(r#"{"op":"ping","id":18446744073709551615}"#);
+        assert_eq!((&told["channel"], &told["id"]), (&"pong".into(), &json!(u64::MAX)));
     });
 }
 

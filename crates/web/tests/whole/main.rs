@@ -2,6 +2,7 @@
 
 mod account;
 mod door;
+mod private;
 
 use types::{Instrument, InstrumentId, Price, Qty, Symbol, limits};
 use web::request::Instruments;
