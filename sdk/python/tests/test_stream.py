@@ -198,6 +198,12 @@ def test_connections_that_break_are_made_anew_with_all_that_was_asked_for() -> N
         await session.tell(
             # In the snapshot already, then news.
             {"channel": "orders", "seq": 9, "order": {**gone, "state": "filled"}},
+            # Refused by the gateway, which counts nothing.
+            {
+                "channel": "orders",
+                "seq": 10,
+                "order": {**ORDER, "client_order_id": "refused", "state": "rejected"},
+            },
             {"channel": "orders", "seq": 11, "order": {**ORDER, "filled": "0.5"}},
             {"channel": "fills", "seq": 11, "fill": {**FILL, "trade_id": "2"}},
         )
@@ -247,6 +253,7 @@ def test_connections_that_break_are_made_anew_with_all_that_was_asked_for() -> N
         assert states == [
             ("a", "open", "0", True),
             ("gone", "open", "0", True),
+            ("refused", "rejected", "0", False),
             ("a", "open", "0.5", False),
             ("gone", "filled", "0", True),
             ("b", "open", "0", True),

@@ -34,7 +34,7 @@ from .errors import (
     TooManyRequests,
     api_error,
 )
-from .models import Fill, Order, Ticker, Trade, TradingStatus
+from .models import Fill, Order, OrderState, Ticker, Trade, TradingStatus
 from .scopes import AsyncClosing
 
 if TYPE_CHECKING:
@@ -514,9 +514,10 @@ class Stream(AsyncClosing):
     async def _take_orders(self, message: dict[str, Any]) -> None:
         seq = wire.integer(message, "seq")
         if message.get("type") != "snapshot":
-            # The snapshot has it already.
-            if seq > self._private_seq["orders"]:
-                self._put(Order.read(wire.mapping(message, "order")), snapshot=False)
+            order = Order.read(wire.mapping(message, "order"))
+            # The snapshot has it already; but what a gateway refused has the number of the message before.
+            if seq > self._private_seq["orders"] or order.state is OrderState.REJECTED:
+                self._put(order, snapshot=False)
             return
         orders = [Order.read(of) for of in models.objects(message, "orders")]
         opened = {order.client_order_id for order in orders}
