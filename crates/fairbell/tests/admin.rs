@@ -186,7 +186,9 @@ fn with_a_journal_what_the_engine_refuses_is_not_done() {
     child.kill().expect("it runs");
     child.wait().expect("it ends");
     std::fs::remove_file(&config).expect("removed");
-    [&out, &journal].map(|folder| std::fs::remove_dir_all(folder).expect("removed"));
+    for folder in [&out, &journal] {
+        std::fs::remove_dir_all(folder).expect("removed");
+    }
 }
 
 #[test]
