@@ -188,6 +188,7 @@ fn glyph(letter: char) -> [u8; 5] {
         '<' => [1, 2, 4, 2, 1],
         '>' => [4, 2, 1, 2, 4],
         '\'' => [2, 2, 0, 0, 0],
+        '_' => [0, 0, 0, 0, 7],
         ' ' => [0; 5],
         _ => [7, 7, 7, 7, 7],
     }
@@ -201,6 +202,12 @@ mod tests {
     fn checksums_match_known_ones() {
         assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
         assert_eq!(stored(b"Wikipedia")[16..], [0x11, 0xE6, 0x03, 0x98]);
+    }
+
+    #[test]
+    fn names_with_underscores_have_letters_of_their_own() {
+        let unknown = glyph('\u{1F514}');
+        assert!("p99_us".chars().all(|letter| glyph(letter) != unknown));
     }
 
     #[test]

@@ -147,10 +147,41 @@ fn options(args: &ReproduceArgs, experiments: &[Experiment]) -> Result<Options, 
     Ok(options)
 }
 
+/// What was given that the command would pass over, in one line.
+fn ignored(args: &ReproduceArgs) -> Option<String> {
+    let name = &args.name[..];
+    let single = experiment(name).is_some();
+    let tree = ReproduceArgs { seed_offset: 0, ..args.clone() };
+    let tree = options(&tree, &[]).map(|options| options.given()).unwrap_or_default();
+    let seeds = [("--seeds", args.seeds.is_some()), ("--seed-offset", args.seed_offset > 0)];
+    let seeds = seeds.into_iter().filter(|(_, given)| *given).map(|(option, _)| option);
+    let mut given: Vec<&str> = Vec::new();
+    if matches!(name, "list" | "speed") {
+        given.extend(seeds);
+    }
+    if matches!(name, "list" | "speed" | "all") {
+        given.extend(tree.iter().map(|option| option.name()));
+    }
+    if single || matches!(name, "list" | "speed") {
+        given.extend(args.into.is_some().then_some("--into"));
+    }
+    if name == "page" {
+        given.extend(args.json.then_some("--json"));
+    }
+    let known = single || matches!(name, "list" | "speed" | "all");
+    match &args.page {
+        Some(page) if known => Some(format!("{name} takes no further name, not {page:?}")),
+        _ => (!given.is_empty()).then(|| format!("{name} has no {}", given.join(", "))),
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     if args.name != "all" && (args.only.is_some() || args.fast || args.full) {
         let line = format!("--only, --fast, --full: of `all`, not of {:?}", args.name);
+        return Err(Failure::Usage(line));
+    }
+    if let Some(line) = ignored(args) {
         return Err(Failure::Usage(line));
     }
     match args.name.as_str() {
@@ -320,12 +351,15 @@ fn row(row: &Row) -> Value {
     let suffix = if row.unit == "ns" { "_ns" } else { "" };
     fields.insert(format!("published{suffix}"), json!(row.published));
     fields.insert(format!("ours{suffix}"), json!(row.ours.mean));
-    fields.insert(format!("half_width_95{suffix}"), json!(row.ours.half_width));
+    // One run has no interval.
+    let several = row.values.len() > 1;
+    let half_width = several.then_some(row.ours.half_width);
+    fields.insert(format!("half_width_95{suffix}"), json!(half_width));
     fields.insert("relative_difference".into(), json!(row.difference()));
     if let Some(kind) = row.kind {
         fields.insert("kind".into(), json!(kind.name()));
     }
-    if let Some((low, high)) = row.interval {
+    if let Some((low, high)) = row.interval.filter(|_| several) {
         fields.insert(format!("interval_low{suffix}"), json!(low));
         fields.insert(format!("interval_high{suffix}"), json!(high));
     }
@@ -440,6 +474,8 @@ mod tests {
         assert_eq!(document["rows"][0]["published_ns"], 100.0);
         assert_eq!(document["rows"][1]["ours"], 7.0);
         assert_eq!(document["rows"][1]["published"], Value::Null);
+        assert!(document["rows"][0]["half_width_95_ns"].is_number());
+        assert_eq!(document["rows"][1]["half_width_95"], Value::Null, "one seed");
         assert_eq!(document["passes"], false);
         assert_eq!(document["seeds"], json!([5, 6]));
     }
@@ -484,6 +520,30 @@ mod tests {
         assert!(refused(&ReproduceArgs { loss: Some(0.1), ..args("figure5") }));
         assert!(refused(&ReproduceArgs { clocks: Some(Clocks::Assumed), ..args("hedging") }));
         assert!(refused(&ReproduceArgs { stragglers: Some(1.0), ..args("table1") }));
+        for (args, what) in [
+            (
+                ReproduceArgs { json: true, page: Some("table1".into()), ..args("page") },
+                "page has no --json",
+            ),
+            (ReproduceArgs { into: Some("x.md".into()), ..args("table1") }, "table1 has no --into"),
+            (
+                ReproduceArgs { page: Some("page".into()), ..args("table1") },
+                "table1 takes no further name",
+            ),
+            (
+                ReproduceArgs { seeds: Some(4), receivers: Some(7), ..args("speed") },
+                "speed has no --seeds, --receivers",
+            ),
+            (ReproduceArgs { seeds: Some(3), ..args("list") }, "list has no --seeds"),
+            (
+                ReproduceArgs { only: Some("jasper".into()), receivers: Some(7), ..args("all") },
+                "all has no --receivers",
+            ),
+            (ReproduceArgs { into: Some("x".into()), ..args("tableX") }, "no experiment"),
+        ] {
+            let line = why(&args).unwrap_or_default();
+            assert!(line.contains(what) && !line.contains('\n'), "{line}");
+        }
         let narrow = ReproduceArgs { receivers: Some(50), depth: Some(3), ..args("scale") };
         assert!(refused(&narrow), "100 proxies for 50 receivers");
         assert!(refused(&ReproduceArgs { receivers: Some(9), ..args("inbound-fairness") }));

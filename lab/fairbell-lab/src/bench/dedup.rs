@@ -45,7 +45,7 @@ pub struct DedupArgs {
           value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub behind: u64,
     /// Time of the timing; 0s: none
-    #[arg(long, value_name = "TIME", value_parser = fairbell::options::duration, default_value = "2s")]
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "2s")]
     pub duration: Duration,
     /// Fixes order and restarts
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -53,6 +53,11 @@ pub struct DedupArgs {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+/// A time, or none.
+fn time(text: &str) -> Result<Duration, String> {
+    if text == "0s" { Ok(Duration::ZERO) } else { fairbell::options::duration(text) }
 }
 
 const PORT: u16 = 5_000;
@@ -324,12 +329,13 @@ pub fn run(args: &DedupArgs) -> Result<(), Failure> {
             together.datagrams, args.restarts, args.behind, together.passed
         );
         println!(
-            "  originals dropped {}; duplicates passed {} ({} behind the window, {} lost races); {} ns a \
-             datagram with the call",
+            "  originals dropped {}; duplicates passed {} ({} behind the window, {} lost races, up to {} around \
+             restarts); {} ns a datagram with the call",
             together.originals_dropped,
             together.duplicates_passed,
             figures.late,
             figures.contended,
+            around_restarts(&traffic, cores),
             together.ns_per_datagram
         );
         println!(
@@ -399,6 +405,12 @@ mod tests {
         assert_eq!(figures.first + figures.late + figures.contended, both.passed);
         assert!(figures.duplicates >= traffic.total() * 6 / 10, "{figures:?}");
         refused_here(run(&DedupArgs { duration: Duration::from_millis(40), ..args(100) }));
+    }
+
+    #[test]
+    fn no_timing_can_be_asked_for_as_the_help_says() {
+        assert_eq!((time("0s"), time("2s")), (Ok(Duration::ZERO), Ok(Duration::from_secs(2))));
+        assert!(time("0").is_err() && time("-1s").is_err());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use types::Nanos;
 
-use super::site::Site;
+use super::site::{Site, ZONES};
 
 /// How long a fault lasts where nothing else is said.
 const LASTS: Duration = Duration::from_secs(1);
@@ -177,6 +177,51 @@ impl Fault {
     /// Whether it stops machines in good order, so that sessions are soon on again.
     pub fn is_orderly(&self) -> bool {
         matches!(self.kind, Kind::None | Kind::Restart | Kind::Upgrade | Kind::Rotate | Kind::Lead)
+    }
+}
+
+/// Machines of a box by role, as many as there are of each, and for how long they trade.
+pub struct Cast {
+    /// Roots, proxies, edges, proxies that stand by.
+    pub counts: [(&'static str, u32); 4],
+    /// Length of the trading.
+    pub trading: Duration,
+}
+
+impl Cast {
+    fn has(&self, fault: &Fault) -> bool {
+        let numbered = |known: &str, count: u32| {
+            let number = fault.target.strip_prefix(known).and_then(|rest| rest.strip_prefix('-'));
+            (1..=count).any(|n| number == Some(&n.to_string()[..]))
+        };
+        let most = self.counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
+        match fault.kind {
+            kind if kind.is_of_all() => true,
+            Kind::ZoneLost => numbered("zone", most.min(ZONES as u32)),
+            _ if ["leader", "reference", "next"].contains(&&fault.target[..]) => true,
+            _ => self.counts.iter().any(|(role, count)| numbered(role, *count)),
+        }
+    }
+
+    /// Whether all faults strike somebody, while there is trading.
+    ///
+    /// # Errors
+    /// The first that does not.
+    pub fn check(&self, faults: &[Fault]) -> Result<(), Failure> {
+        for fault in faults {
+            if fault.at >= self.trading {
+                let line = format!("--fault {fault}: trading is over after {:?}", self.trading);
+                return Err(Failure::Usage(line));
+            }
+            if !self.has(fault) {
+                let there = self.counts.iter().filter(|(_, count)| *count > 0);
+                let there: Vec<String> =
+                    there.map(|(role, count)| format!("{role}-1 to {role}-{count}")).collect();
+                let line = format!("--fault {fault}: there are {}", there.join(", "));
+                return Err(Failure::Usage(line));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -404,6 +449,34 @@ fn restart(site: &Site<'_>, place: usize) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_is_struck_who_is_not_there_and_nothing_after_the_end() {
+        let counts = [("root", 3), ("proxy", 2), ("edge", 4), ("standby", 0)];
+        let cast = Cast { counts, trading: Duration::from_secs(10) };
+        let why = |text: &str| {
+            let fault = text.parse().expect("a fault");
+            cast.check(&[fault]).err().map(|error| error.to_string())
+        };
+        for good in [
+            "kill:edge-4@3s",
+            "pause:leader@9999ms",
+            "rotate@1s",
+            "zone-lost:zone-3@1s",
+            "lead:next@1s",
+        ] {
+            assert_eq!(why(good), None, "{good}");
+        }
+        for (bad, what) in [
+            ("kill:edge-4@10s", "--fault kill edge-4 at 10.0 s: trading is over after 10s"),
+            ("kill:edge-5@3s", "there are root-1 to root-3, proxy-1 to proxy-2, edge-1 to edge-4"),
+            ("kill:edge-04@3s", "there are root-1"),
+            ("kill:standby-1@3s", "there are root-1"),
+            ("zone-lost:zone-4@3s", "there are root-1"),
+        ] {
+            assert!(why(bad).is_some_and(|why| why.contains(what)), "{bad}: {:?}", why(bad));
+        }
+    }
 
     #[test]
     fn faults_are_written_as_the_help_says() {

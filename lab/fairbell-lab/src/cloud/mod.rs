@@ -44,7 +44,7 @@ use types::Nanos;
 
 use checks::{Checker, Checks, Window};
 use drill::DrillArgs;
-use faults::Fault;
+use faults::{Cast, Fault};
 use measure::{Clocks, Early};
 use participants::Participants;
 use prometheus::{Prometheus, Watched};
@@ -264,6 +264,13 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
 fn run_one(args: &CloudArgs) -> Result<(), Failure> {
     let profile = profile(&args.profile)?;
     let name = profile.name;
+    // Without proxies nobody can take the place of one.
+    let standby = if args.depth > 1 { args.standby } else { 0 };
+    let hosts = args.hosts.saturating_sub(standby);
+    let edges = edges(hosts, args.roots, (args.depth, args.fanout))?;
+    let proxies = host::deployment::proxies(&tree(edges, (args.depth, args.fanout)));
+    let counts = [("root", args.roots), ("proxy", proxies), ("edge", edges), ("standby", standby)];
+    Cast { counts, trading: args.duration }.check(&args.faults)?;
     let disks = args.faults.iter().any(Fault::needs_disks);
     if disks {
         emulator::own_mounts().map_err(|error| Failure::Unavailable(error.to_string()))?;
@@ -271,10 +278,6 @@ fn run_one(args: &CloudArgs) -> Result<(), Failure> {
     let network = start(args.hosts, profile, args.seed)?;
     say(args, &format!("{} hosts joined by a relay, profile {name}; it is checked", args.hosts));
     let check = network.check(4_000).map_err(io)?;
-    // Without proxies nobody can take the place of one.
-    let standby = if args.depth > 1 { args.standby } else { 0 };
-    let hosts = args.hosts.saturating_sub(standby);
-    let edges = edges(hosts, args.roots, (args.depth, args.fanout))?;
     let segment_mib = if disks { SMALL_MIB } else { SEGMENT_MIB };
     let asymmetry_us = if args.faults.is_empty() { ASYMMETRY_US } else { STARTING_US };
     let shape = |name, depth, hedge| {
@@ -381,16 +384,20 @@ fn say(args: &CloudArgs, what: &str) {
     }
 }
 
+/// The tree to so many edges.
+fn tree(edges: u32, (depth, fanout): (u32, u32)) -> host::config::Config {
+    let mut config = host::config::Config::default();
+    config.overlay.depth = depth;
+    config.overlay.fanout = fanout;
+    config.overlay.receivers = edges;
+    config.overlay.hedge = 1;
+    config
+}
+
 /// As many edges as the hosts leave room for.
-fn edges(hosts: u32, roots: u32, (depth, fanout): (u32, u32)) -> Result<u32, Failure> {
-    let fits = |edges: &u32| {
-        let mut config = host::config::Config::default();
-        config.overlay.depth = depth;
-        config.overlay.fanout = fanout;
-        config.overlay.receivers = *edges;
-        config.overlay.hedge = 1;
-        1 + roots + host::deployment::proxies(&config) + edges <= hosts
-    };
+fn edges(hosts: u32, roots: u32, shape: (u32, u32)) -> Result<u32, Failure> {
+    let proxies = |edges| host::deployment::proxies(&tree(edges, shape));
+    let fits = |edges: &u32| 1 + roots + proxies(*edges) + edges <= hosts;
     let most = (1..hosts).rev().find(fits);
     most.ok_or_else(|| Failure::Usage("--hosts: too few for one edge".to_string()))
 }

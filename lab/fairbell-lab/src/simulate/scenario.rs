@@ -369,13 +369,17 @@ fn fault(
         return Err(section.complaint("kind", value, &format!("there are: {}", names.join(", "))));
     };
     let bound = (scenario.clock_bound_ns * 7 / 10) as i64;
-    Ok(FaultSpec {
+    let fault = FaultSpec {
         kind,
         at_ns: section.time("at")?,
         for_ns: section.time("for")?,
         node: section.whole("node", 0, 63)?.map(|node| node as usize),
         offset_ns: section.signed("offset", -bound, bound)?,
-    })
+    };
+    match fault.complaint(scenario) {
+        None => Ok(fault),
+        Some((key, what)) => Err(section.complaint(key, section.get(key).unwrap_or(value), &what)),
+    }
 }
 
 #[cfg(test)]
@@ -436,6 +440,22 @@ mod tests {
             ("[[fault]]\nat = \"1s\"", "x.toml:1: fault.kind: is missing"),
             ("[[fault]]\nkind = \"flood\"", "x.toml:2: fault.kind: there are: kill-proxy"),
             ("[[fault]]\nkind = \"clock-step\"\noffset = 20000", "x.toml:3: fault.offset: must be"),
+            (
+                "[participants]\nduration = \"300ms\"\n[[fault]]\nkind = \"restart-proxy\"\nat = \"300ms\"",
+                "x.toml:5: fault.at: must be before the end of the flow, 300ms",
+            ),
+            (
+                "[exchange]\ndepth = 2\nfanout = 3\n[[fault]]\nkind = \"kill-proxy\"\nnode = 3",
+                "x.toml:6: fault.node: there are 3 proxies, from 0 on",
+            ),
+            (
+                "[exchange]\nreceivers = 5\n[[fault]]\nkind = \"pause-edge\"\nnode = 50",
+                "x.toml:5: fault.node: there are 5 receivers, from 0 on",
+            ),
+            (
+                "[[fault]]\nkind = \"cut-all\"\nnode = 0",
+                "x.toml:3: fault.node: a cut-all has none to choose",
+            ),
             ("a = = 1", "x.toml:1: "),
         ];
         for (text, expected) in cases {

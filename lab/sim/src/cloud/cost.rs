@@ -57,6 +57,9 @@ pub fn run(run: &mut Run) -> Report {
             "Goodput 1/(H+1) holds per proxy. The receivers still take H+1 copies of every message, \
              whichever trees they come by."
                 .into(),
+            "Layers are of F, F^2 and so on proxies from the root down. A tree of `fairbell` itself, as its \
+             receivers need them, has fewer where these are no power of F."
+                .into(),
         ],
         ..Report::default()
     }

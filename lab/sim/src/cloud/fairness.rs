@@ -238,7 +238,7 @@ fn trade_off(run: &Run, report: &mut Report, place: &Place) -> Vec<f64> {
             checks.push(Check::new(what, cost, 0.0, most));
         }
     }
-    let figure = curves(&series, receivers);
+    let figure = curves(&series, receivers, place.hedge);
     let best = reached(&figure.curves[1].points, most_ns / 1e3);
     let what = format!(
         "N={receivers} H={hedge}, percentiles of the maximum: P(F) for {:.0} % more release OML",
@@ -332,7 +332,7 @@ fn reached(points: &[(f64, f64)], x: f64) -> f64 {
     }
 }
 
-fn curves(series: &Series, receivers: usize) -> Figure {
+fn curves(series: &Series, receivers: usize, hedge: usize) -> Figure {
     let family = |name: &str, wanted: fn(&Kind) -> bool| {
         let kinds = (0..KINDS.len()).filter(|kind| wanted(&KINDS[*kind]));
         let point = |kind| {
@@ -347,9 +347,10 @@ fn curves(series: &Series, receivers: usize) -> Figure {
         file: match receivers {
             100 => "fairness-100",
             1_000 => "fairness-1000",
-            _ => "fairness-5000",
+            5_000 => "fairness-5000",
+            _ => "fairness",
         },
-        title: format!("P(F) against release OML, N={receivers}, H=2"),
+        title: format!("P(F) against release OML, N={receivers}, H={hedge}"),
         x: "median release OML (us)",
         y: "P(F) (%)",
         curves: vec![
@@ -424,6 +425,16 @@ mod tests {
         assert!(ours > 0.94 && paper < ours - 0.02, "{paper} {ours}");
         assert_eq!(series.mean(1, |o| o.dws_ns), 0.0);
         assert!(series.mean(0, |o| o.dws_true_ns) >= 1.0, "clocks are not perfect");
+    }
+
+    #[test]
+    fn a_tree_of_ones_own_has_a_file_and_a_title_of_its_own() {
+        let series = Series::new(0..1, &KINDS, |seed| Setup::standard(20, 1, 9_000, seed));
+        let figure = curves(&series, 20, 1);
+        assert_eq!(
+            (figure.file, &figure.title[..]),
+            ("fairness", "P(F) against release OML, N=20, H=1")
+        );
     }
 
     #[test]

@@ -337,7 +337,7 @@ pub fn run(run: &mut Run) -> Report {
         }
         figures.push(Figure {
             file: ["pacing-bursts", "pacing-sustained", "pacing-incast"][done],
-            title: format!("Packets dropped over time, {place} (seed 0)"),
+            title: format!("Packets dropped over time, {place} (seed {})", run.options.first_seed),
             x: "time (ms)",
             y: "packets dropped in 10 ms",
             curves,

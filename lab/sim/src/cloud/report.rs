@@ -47,6 +47,8 @@ pub struct Row {
     pub kind: Option<Kind>,
     /// Of a measured figure: the interval of the median, see [`median_interval`].
     pub interval: Option<(f64, f64)>,
+    /// Of each seed or run.
+    pub values: Vec<f64>,
 }
 
 impl Row {
@@ -58,7 +60,8 @@ impl Row {
         values: &[f64],
     ) -> Row {
         let ours = Estimate::of(values);
-        Row { what: what.into(), unit, published, ours, kind: None, interval: None }
+        let values = values.to_vec();
+        Row { what: what.into(), unit, published, ours, kind: None, interval: None, values }
     }
 
     /// A figure measured in several runs: their median and its interval.

@@ -67,6 +67,19 @@ impl Estimate {
     }
 }
 
+/// The quotient of two means over the same runs in the same order, and half the width of its 95 % interval; no width where
+/// there are fewer than two runs, or not as many of one as of the other.
+pub fn paired_ratio(of: &[f64], to: &[f64]) -> (f64, Option<f64>) {
+    let base = Estimate::of(to).mean;
+    let ratio = Estimate::of(of).mean / base;
+    let paired = of.len() == to.len() && of.len() > 1;
+    let width = paired.then(|| {
+        let left: Vec<f64> = of.iter().zip(to).map(|(of, to)| of - ratio * to).collect();
+        Estimate::of(&left).half_width / base.abs()
+    });
+    (ratio, width)
+}
+
 /// Two-sided 95 % point of Student's t.
 fn student_t(freedom: usize) -> f64 {
     const TABLE: [f64; 30] = [
@@ -123,6 +136,18 @@ mod tests {
         assert_eq!(estimate.mean, 2.0);
         assert!((estimate.half_width - 4.303 / 3f64.sqrt()).abs() < 1e-9);
         assert_eq!(Estimate::of(&[7.0]), Estimate { mean: 7.0, half_width: 0.0 });
+    }
+
+    #[test]
+    fn a_quotient_is_as_sure_as_its_pairs_are_alike() {
+        // Runs differ by half, their quotients do not.
+        let (ratio, width) = paired_ratio(&[1.0, 2.0, 3.0], &[2.0, 4.0, 6.0]);
+        assert!(ratio == 0.5 && width.is_some_and(|width| width < 1e-12), "{width:?}");
+        // Student's t of one degree, 12.706, times 0.5 / 2: what is left of each pair is 0.5.
+        let (ratio, width) = paired_ratio(&[1.5, 2.5], &[2.0, 2.0]);
+        assert!(ratio == 1.0 && width.is_some_and(|width| (width - 3.1765).abs() < 1e-3));
+        assert_eq!(paired_ratio(&[1.0], &[2.0]), (0.5, None));
+        assert_eq!(paired_ratio(&[1.0, 1.0], &[2.0]), (0.5, None));
     }
 
     #[test]

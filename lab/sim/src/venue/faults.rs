@@ -126,6 +126,33 @@ impl FaultSpec {
     pub fn any(kind: FaultKind) -> FaultSpec {
         FaultSpec { kind, at_ns: None, for_ns: None, node: None, offset_ns: None }
     }
+
+    /// The key that asks for what such a run does not have, and what is wrong with it.
+    pub fn complaint(&self, scenario: &Scenario) -> Option<(&'static str, String)> {
+        let end_ns = scenario.flow_ns() / 2;
+        if self.at_ns.is_some_and(|at| at >= end_ns) {
+            let end = std::time::Duration::from_nanos(end_ns);
+            return Some(("at", format!("must be before the end of the flow, {end:?}")));
+        }
+        let node = self.node?;
+        let (name, count) = match self.kind {
+            FaultKind::KillProxy
+            | FaultKind::RestartProxy
+            | FaultKind::PauseProxy
+            | FaultKind::ReplaceProxy => ("proxies", scenario.proxies()),
+            FaultKind::RestartEdge
+            | FaultKind::RestartListener
+            | FaultKind::PauseEdge
+            | FaultKind::PauseListener
+            | FaultKind::OneWay
+            | FaultKind::BothWays
+            | FaultKind::Isolate
+            | FaultKind::CutOff
+            | FaultKind::StepClock => ("receivers", scenario.struck()),
+            kind => return Some(("node", format!("a {} has none to choose", kind.name()))),
+        };
+        (node >= count).then(|| ("node", format!("there are {count} {name}, from 0 on")))
+    }
 }
 
 /// A time below `ns`; those that do not fit 32 bits are whole microseconds.

@@ -428,6 +428,12 @@ impl Scenario {
         Eavesdropper::new(servers, sessions.collect(), (gateway, &config.fix_comp_id), logins)
     }
 
+    /// Proxies of the tree.
+    pub(super) fn proxies(&self) -> usize {
+        let topology = self.config(0).tree().map(|tree| tree.topology);
+        topology.map_or(0, |topology| topology.proxy_ids().count())
+    }
+
     /// Receivers, and their listeners, that faults may strike.
     pub(super) fn struck(&self) -> usize {
         self.receivers - usize::from(self.store.is_some())

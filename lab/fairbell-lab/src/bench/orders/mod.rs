@@ -115,14 +115,19 @@ struct Document<'a> {
 pub fn run(args: &OrdersArgs) -> Result<(), Failure> {
     let mut scenario = OrderScenario::read(&args.file)?;
     scenario.pinned &= !args.unpinned;
-    if let Some(time) = args.time {
-        (scenario.duration, scenario.sweep.duration) = (time, time);
-    }
-    if let Some(clients) = args.clients {
-        (scenario.clients, scenario.sweep.clients) = (clients, vec![clients]);
-    }
-    if let Some(bytes) = args.bytes {
-        (scenario.bytes, scenario.sweep.bytes) = (bytes, vec![bytes]);
+    // What is not played stays as the file has it.
+    match args.sweep {
+        true => {
+            let sweep = &mut scenario.sweep;
+            sweep.duration = args.time.unwrap_or(sweep.duration);
+            sweep.clients = args.clients.map_or(sweep.clients.clone(), |clients| vec![clients]);
+            sweep.bytes = args.bytes.map_or(sweep.bytes.clone(), |bytes| vec![bytes]);
+        }
+        false => {
+            scenario.duration = args.time.unwrap_or(scenario.duration);
+            scenario.clients = args.clients.unwrap_or(scenario.clients);
+            scenario.bytes = args.bytes.unwrap_or(scenario.bytes);
+        }
     }
     scenario.rate = args.rate.unwrap_or(scenario.rate);
     scenario.check().map_err(Failure::Usage)?;
@@ -157,7 +162,7 @@ fn once(args: &OrdersArgs, scenario: &OrderScenario) -> Result<(), Failure> {
         return Ok(());
     }
     println!(
-        "{}: {} orders/s from {} FIX clients, {} bytes each, for {:.0} s{}: {} orders, {:.0} answered a second",
+        "{}: {} orders/s from {} FIX clients, {} bytes each, for {} s{}: {} orders, {:.0} answered a second",
         scenario.name,
         scenario.rate,
         scenario.clients,

@@ -55,7 +55,15 @@ pub struct PublishedFigure {
     /// Which one, as the command prints it.
     pub figure: String,
     /// Least and most, us.
+    #[serde(deserialize_with = "ends")]
     pub us: [f64; 2],
+}
+
+/// Two numbers and no more: an array of serde takes two of a longer list.
+fn ends<'de, D: Deserializer<'de>>(from: D) -> Result<[f64; 2], D::Error> {
+    let all = Vec::<f64>::deserialize(from)?;
+    let ends = <[f64; 2]>::try_from(all);
+    ends.map_err(|_| serde::de::Error::custom("published: us is the least and the most"))
 }
 
 /// Rates, clients and sizes: each with each.
@@ -124,8 +132,16 @@ impl OrderScenario {
                 format!("duration: 100ms or more, with 1 to {ORDERS_MAX} orders"),
             ),
             (
-                self.published.iter().all(|of| of.us[0] <= of.us[1] && of.us[0] >= 0.0),
+                self.published.iter().all(|of| of.us[0] <= of.us[1] && of.us[0] >= 0.0)
+                    && self.published.iter().all(|of| of.us[1].is_finite()),
                 "published: us is the least and the most".to_string(),
+            ),
+            (
+                (1..self.published.len()).all(|at| {
+                    let mut before = self.published.iter().take(at);
+                    before.all(|of| of.figure != self.published[at].figure)
+                }),
+                "published: each figure once".to_string(),
             ),
             (
                 self.published.iter().all(|of| FIGURES.contains(&&of.figure[..])),
@@ -150,7 +166,15 @@ impl OrderScenario {
             ((1.0..=1_000.0).contains(knee), "sweep.knee: 1 to 1000".to_string()),
         ];
         let wrong = checks.into_iter().find(|(holds, _)| !holds);
-        wrong.map_or(Ok(()), |(_, what)| Err(what))
+        if let Some((_, what)) = wrong {
+            return Err(what);
+        }
+        let most = clients.iter().copied().max().unwrap_or(0);
+        let least = rates.first().copied().unwrap_or(0);
+        let slowest = IocFlow { rate: least, clients: most, ..self.flow(*duration) };
+        let lack = self.flow(self.duration).lack().map(|why| format!("duration: {why}"));
+        let lack = lack.or_else(|| slowest.lack().map(|why| format!("sweep.duration: {why}")));
+        lack.map_or(Ok(()), Err)
     }
 
     /// What is played, for so long.
@@ -173,6 +197,23 @@ mod tests {
     const AWS: &str = include_str!("../../../../../scenarios/papers/aws-prototype.toml");
 
     #[test]
+    fn every_client_has_an_order_and_some_are_measured() {
+        let scenario = OrderScenario::parse(FX).expect("a scenario");
+        let why = |rate, clients, ms| {
+            let duration = Duration::from_millis(ms);
+            OrderScenario { rate, clients, duration, ..scenario.clone() }.check().err()
+        };
+        let is = |why: Option<String>, what: &str| why.is_some_and(|why| why.contains(what));
+        assert!(is(why(1, 1, 1_000), "duration: the last order is due within the first 200 ms"));
+        assert!(is(why(100, 8, 70), "duration: 100ms or more"));
+        assert!(is(why(10, 8, 700), "duration: 7 orders are fewer than 8 clients"));
+        assert_eq!((why(10, 8, 800), why(2, 1, 1_000)), (None, None));
+        let mut slow = scenario;
+        (slow.sweep.rates, slow.sweep.clients) = (vec![10], vec![1, 30]);
+        assert!(is(slow.check().err(), "sweep.duration: 20 orders are fewer than 30 clients"));
+    }
+
+    #[test]
     fn the_papers_files_are_scenarios_and_wrong_ones_say_what_is_wrong() {
         for text in [FX, AWS] {
             let scenario = OrderScenario::parse(text).expect("a scenario");
@@ -188,6 +229,9 @@ mod tests {
             ("duration = \"60s\"", "duration = \"60\"", "duration"),
             ("us = [240, 240]", "us = [241, 240]", "published: "),
             ("figure = \"p99\"", "figure = \"p98\"", "published: figure "),
+            ("figure = \"p99\"", "figure = \"average\"", "published: each figure once"),
+            ("us = [240, 240]", "us = [240, 240, 1]", "published: us is"),
+            ("us = [240, 240]", "us = [240, inf]", "published: us is"),
             ("rates = [1000, 2000", "rates = [2000, 1000", "sweep.rates: "),
             ("clients = [8, 100]", "clients = []", "sweep.clients: "),
             ("bytes = [0, 400]", "bytes = [0, 4000]", "sweep.bytes: "),

@@ -143,9 +143,11 @@ pub fn figure(all: &[Swept], times: f64) -> Figure {
         let at = |rate: u64| rate as f64 / 1e3;
         let point = |point: &Point| (at(point.rate), point.p99_us.min(top));
         let bytes = of.bytes_sent;
+        // Of no order there is no latency to draw.
+        let there = of.points.iter().filter(|point| point.p99_us.is_finite());
         curves.push(Curve {
             name: format!("{} clients, {bytes} bytes", of.clients),
-            points: of.points.iter().map(point).collect(),
+            points: there.map(point).collect(),
         });
         if let Some(knee) = of.knee {
             let name = if knee.beyond { "knee" } else { "no knee up to" };
@@ -211,13 +213,15 @@ mod tests {
 
     #[test]
     fn every_curve_is_drawn_with_its_knee_and_none_leaves_the_drawing() {
-        let points = vec![point(1_000, 90.0), point(2_000, 100.0), point(4_000, 1e7)];
+        let none = point(3_000, f64::NAN);
+        let points = vec![point(1_000, 90.0), point(2_000, 100.0), none, point(4_000, 1e7)];
         let knee = knee(&points, 3.0);
         let swept = Swept { clients: 8, bytes: 0, bytes_sent: 159, points, knee };
         let figure = figure(&[swept.clone(), Swept { knee: None, ..swept }], 3.0);
         let names: Vec<&str> = figure.curves.iter().map(|curve| &curve.name[..]).collect();
         assert_eq!(names, ["8 clients, 159 bytes", "knee 2 thousand/s", "8 clients, 159 bytes"]);
         let all = figure.curves.iter().flat_map(|curve| &curve.points);
-        assert!(all.into_iter().all(|(_, y)| *y <= 300.0));
+        assert!(all.clone().all(|(_, y)| *y <= 300.0));
+        assert!(all.into_iter().all(|(x, _)| *x != 3.0), "a rate without a latency is not drawn");
     }
 }

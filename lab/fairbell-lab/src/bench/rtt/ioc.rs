@@ -47,6 +47,21 @@ pub struct IocFlow {
 }
 
 impl IocFlow {
+    /// Why nothing would be measured, if it is so.
+    pub fn lack(&self) -> Option<String> {
+        let (rate, second) = (u128::from(self.rate.max(1)), u128::from(Nanos::SECOND));
+        let planned = rate * u128::from(self.duration_ns) / second;
+        if planned < self.clients as u128 {
+            return Some(format!("{planned} orders are fewer than {} clients", self.clients));
+        }
+        let warm_up = warm_up_ns(self.duration_ns);
+        let last_due = planned.saturating_sub(1) * second / rate;
+        (last_due < u128::from(warm_up)).then(|| {
+            let ms = warm_up / Nanos::MILLI;
+            format!("the last order is due within the first {ms} ms, which are not measured")
+        })
+    }
+
     /// So many orders a second by eight clients.
     pub const fn of(rate: u64, duration_ns: u64) -> IocFlow {
         IocFlow { rate, duration_ns, clients: 8, bytes: 0, matching_delay_ns: 0, pinned: false }
@@ -96,6 +111,12 @@ pub struct IocFound {
 
 /// Answers to what was due within this time after the start are not counted.
 const WARM_UP_NS: u64 = 200 * Nanos::MILLI;
+
+/// As much of so long a run is not counted.
+fn warm_up_ns(duration_ns: u64) -> u64 {
+    WARM_UP_NS.min(duration_ns / 4)
+}
+
 /// How long logins may take, on a machine with other work, too.
 const LOGIN: Duration = Duration::from_secs(60);
 /// Clients of which the default accounts are too few: so many more.
@@ -349,8 +370,12 @@ impl Node for Clients {
     }
 }
 
-/// The accounts of so many clients.
+/// The accounts of so many clients, and room for all of them at once: they log in together, from one address.
 fn accounts(config: &mut Config, clients: usize) -> Result<(), Failure> {
+    let doors = &mut config.doors;
+    let room = clients as u64;
+    doors.half_open = doors.half_open.max(room);
+    doors.half_open_per_address = doors.half_open_per_address.max(room);
     let all = &mut config.accounts.0;
     let model = all.first().cloned().filter(|_| (1..=CLIENTS_MAX).contains(&clients));
     let model = model.ok_or_else(|| Failure::Usage(format!("1 to {CLIENTS_MAX} clients")))?;
@@ -477,7 +502,7 @@ fn play(system: &System, flow: IocFlow) -> Result<(Vec<Stamps>, [usize; 2]), Fai
     let mean = |bytes: u64| (bytes / clients.planned().max(1)) as usize;
     let bytes = clients.bytes.map(mean);
     let stamps = joined(clients, &nodes)?;
-    let warm = stamps.first().map_or(0, |first| first.due + WARM_UP_NS.min(flow.duration_ns / 4));
+    let warm = stamps.first().map_or(0, |first| first.due + warm_up_ns(flow.duration_ns));
     Ok((stamps.into_iter().filter(|stamps| stamps.due >= warm).collect(), bytes))
 }
 

@@ -18,7 +18,8 @@ use std::time::Instant;
 
 use host::failure::Failure;
 use serde::{Deserialize, Serialize};
-use sim::cloud::report::{Options, Report, Run};
+use sim::cloud::report::{self, Options, Report, Run};
+use sim::cloud::stats::paired_ratio;
 use sim::cloud::{EXPERIMENTS, experiment, short};
 use telemetry::plot::Figure;
 
@@ -161,6 +162,12 @@ impl Item {
                 part => format!("{part:.0} % {side}"),
             }
         };
+        // Seeds that differ so much say nothing of the published figure.
+        let open = ours.interval.is_some_and(|[from, to]| from <= high && low <= to);
+        let judged = |edge: f64, verdict: String| match open {
+            true => format!("not decided: {}, within the interval", away(edge)),
+            false => verdict,
+        };
         match self.aim {
             _ if ours.value.is_nan() => missed("no figure came about".to_string()),
             Aim::Same(share) => {
@@ -169,20 +176,20 @@ impl Item {
                     return "reproduced".to_string();
                 }
                 let edge = if ours.value < low { low } else { high };
-                if ours.interval.is_some_and(|[from, to]| from <= high && low <= to) {
-                    return format!("not decided: {}, within the interval", away(edge));
-                }
-                match self.note {
+                let verdict = match self.note {
                     "" => missed(away(edge)),
                     note => format!("refuted: {}; {note}", away(edge)),
-                }
+                };
+                judged(edge, verdict)
             }
-            Aim::Less if ours.value < low * 0.95 => format!("better: {}", away(low)),
+            Aim::Less if ours.value < low * 0.95 => judged(low, format!("better: {}", away(low))),
             Aim::Less if ours.value <= high * 1.05 => "reproduced".to_string(),
-            Aim::Less => missed(away(high)),
-            Aim::More if ours.value > high * 1.05 => format!("better: {}", away(high)),
+            Aim::Less => judged(high, missed(away(high))),
+            Aim::More if ours.value > high * 1.05 => {
+                judged(high, format!("better: {}", away(high)))
+            }
             Aim::More if ours.value >= low * 0.95 => "reproduced".to_string(),
-            Aim::More => missed(away(low)),
+            Aim::More => judged(low, missed(away(low))),
         }
     }
 }
@@ -212,6 +219,16 @@ pub enum Published {
     One(f64),
     /// Least and most.
     Range([f64; 2]),
+}
+
+impl Published {
+    /// What an item has.
+    fn of(item: &Item) -> Option<Published> {
+        item.published.map(|[low, high]| match low == high {
+            true => Published::One(low),
+            false => Published::Range([low, high]),
+        })
+    }
 }
 
 /// The circumstances of a row that was run again behind the others.
@@ -367,14 +384,20 @@ impl Session {
         Ok(Ours { value: around.0 * scale, interval })
     }
 
-    /// The quotient of two rows' figures, of the same report and unit.
+    /// The quotient of two rows' figures, of the same report and unit; of simulated ones with its interval over seeds.
     fn ratio(&mut self, report: &'static str, of: &str, to: &str) -> Result<Ours, Failure> {
         let report = self.report(report)?;
-        let mean = |what: &str| {
+        let row = |what: &str| {
             let row = report.rows.iter().find(|row| row.what == what);
-            row.map(|row| row.ours.mean).ok_or_else(|| Failure::Run(format!("no row {what:?}")))
+            row.ok_or_else(|| Failure::Run(format!("no row {what:?}")))
         };
-        Ok(Ours { value: mean(of)? / mean(to)?, interval: None })
+        let (of, to) = (row(of)?, row(to)?);
+        let value = of.ours.mean / to.ours.mean;
+        // Runs of what is measured are no pairs.
+        let simulated = [of, to].iter().all(|row| row.kind != Some(report::Kind::Measured));
+        let width = paired_ratio(&of.values, &to.values).1;
+        let width = width.filter(|width| simulated && *width > 0.0);
+        Ok(Ours { value, interval: width.map(|width| [value - width, value + width]) })
     }
 
     /// Figures of all reports, in the order of the experiments.
@@ -400,10 +423,7 @@ fn play(page: &str, item: &Item, session: &mut Session) -> Result<Row, Failure> 
         page: page.to_string(),
         item: item.name(),
         unit: item.unit.to_string(),
-        published: item.published.map(|[low, high]| match low == high {
-            true => Published::One(low),
-            false => Published::Range([low, high]),
-        }),
+        published: Published::of(item),
         ours: None,
         interval: None,
         kind: item.kind.name().to_string(),

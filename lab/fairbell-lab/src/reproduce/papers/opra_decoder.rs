@@ -115,7 +115,7 @@ pub(super) const ITEMS: &[Item] = &[
     })
     .note("the source says that they are the majority, its figure has no numbers"),
     Item::new(
-        ("figure 7", "encoded integers below two bytes (ours: all fields)"),
+        ("figure 7", "encoded integers below two bytes, more than (ours: all fields)"),
         (80.0, "%"),
         More,
         Computed,
@@ -170,7 +170,7 @@ pub(super) const ITEMS: &[Item] = &[
         |s| s.row("opra-wire", "datagrams: bytes of a packet", "bytes"),
     ),
     Item::new(
-        ("figure 11", "to the event, 256-byte datagrams over loopback, p50"),
+        ("figure 11", "to the event, 256-byte datagrams over loopback, p50, below"),
         (4.0, "us"),
         Less,
         Measured,
@@ -194,7 +194,7 @@ pub(super) const ITEMS: &[Item] = &[
         s.row("opra-wire", "datagrams: to the program, p99", "us")
     }),
     Item::new(
-        ("figure 11", "to the event, 256-byte packets in shared memory, p50"),
+        ("figure 11", "to the event, 256-byte packets in shared memory, p50, below"),
         (4.0, "us"),
         Less,
         Measured,
@@ -207,19 +207,19 @@ pub(super) const ITEMS: &[Item] = &[
         Measured,
         |s| s.row("opra-wire", "shared memory: to the event, p99", "us"),
     ),
-    over_cable("to the event, 256 bytes by plane udp over a cable, p50", |s| {
+    over_cable("to the event, 256 bytes by plane udp over a cable, p50, below", |s| {
         s.row("opra-plane-events", "p50", "us")
     }),
     Item::unprinted(("figure 11", "the same by plane udp, p99"), "us", Measured, |s| {
         s.row("opra-plane-events", "p99", "us")
     }),
-    over_cable("to the event, 256 bytes by plane tc-clone over a cable, p50", |s| {
+    over_cable("to the event, 256 bytes by plane tc-clone over a cable, p50, below", |s| {
         s.row("opra-plane-events-tc-clone", "p50", "us")
     }),
     Item::unprinted(("figure 11", "the same by plane tc-clone, p99"), "us", Measured, |s| {
         s.row("opra-plane-events-tc-clone", "p99", "us")
     }),
-    over_cable("to the event, 256 bytes by plane af_xdp over a cable, p50", |s| {
+    over_cable("to the event, 256 bytes by plane af_xdp over a cable, p50, below", |s| {
         s.row("opra-plane-events-af-xdp", "p50", "us")
     }),
     Item::unprinted(("figure 11", "the same by plane af_xdp, p99"), "us", Measured, |s| {
@@ -254,7 +254,7 @@ pub(super) const ITEMS: &[Item] = &[
     )
     .note(SPINNING),
     Item::new(
-        ("section 4.1", "decoding alone, messages a second and core (15 million on four)"),
+        ("section 4.1", "decoding alone, messages a second and core (derived: 15 million on four)"),
         (3.75, "million/s"),
         More,
         Measured,

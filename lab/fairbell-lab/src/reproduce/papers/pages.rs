@@ -8,7 +8,7 @@ use std::process::Command;
 use host::failure::Failure;
 use telemetry::plot::{self, Figure};
 
-use super::{Again, Outcome, Published, Row, SOURCES};
+use super::{Again, Item, Ours, Outcome, Published, Row, SOURCES};
 
 /// Name of the result file beside the pages.
 pub(super) const FILE: &str = "results.json";
@@ -198,7 +198,18 @@ pub(super) fn read(folder: &Path) -> Result<Outcome, Failure> {
     serde_json::from_str(&text).map_err(|error| failed(error.to_string()))
 }
 
-/// A result with some rows of a later run in the place of its own, or beside them where it had none; each says so.
+/// A row of an earlier run with what the registry says today: only its figures are the run's.
+fn judged(row: &Row, item: &Item) -> Row {
+    let verdict = match row.ours {
+        Some(value) => item.verdict(&Ours { value, interval: row.interval }),
+        None if item.run.is_none() => item.note.to_string(),
+        None => row.verdict.clone(),
+    };
+    Row { published: Published::of(item), verdict, ..row.clone() }
+}
+
+/// A result with some rows of a later run in the place of its own, or beside them where it had none; each says so. All are
+/// judged anew.
 ///
 /// # Errors
 /// An item that neither has.
@@ -211,7 +222,7 @@ pub(super) fn merged(old: Outcome, new: &Outcome) -> Result<Outcome, Failure> {
         let is = |row: &&Row| row.page == page && row.item == name;
         let row = match new.rows.iter().find(is) {
             Some(row) => Some(Row { again: again.clone(), ..row.clone() }),
-            None => old.rows.iter().find(is).cloned(),
+            None => old.rows.iter().find(is).map(|row| judged(row, item)),
         };
         rows.push(row.ok_or_else(|| Failure::Run(format!("{page}: {name} was never run")))?);
     }

@@ -60,6 +60,15 @@ fn figures_are_judged_by_which_way_is_better() {
     let wide = Ours { value: 50.0, interval: Some([0.0, 100.0]) };
     let undecided = item(Aim::Same(0.1), "why").verdict(&wide);
     assert_eq!(undecided, "not decided: 50 % below, within the interval");
+    for (aim, value) in
+        [(Aim::Less, 50.0), (Aim::Less, 150.0), (Aim::More, 150.0), (Aim::More, 50.0)]
+    {
+        let side = if value < 100.0 { "below" } else { "above" };
+        let of = |interval| item(aim, "why").verdict(&Ours { value, interval: Some(interval) });
+        let open = format!("not decided: 50 % {side}, within the interval");
+        assert_eq!(of([value - 51.0, value + 51.0]), open, "{aim:?} {value}");
+        assert!(!of([value - 9.0, value + 9.0]).contains("decided"), "{aim:?} {value}: a control");
+    }
     let zero = item(Aim::Same(0.0), "").printed(0.0, 0.0, "us");
     assert_eq!(zero.verdict(&Ours { value: 0.5, interval: None }), "not reached: 0.5 us above");
     let range = item(Aim::Less, "").printed(55.0, 124.0, "us");
@@ -79,7 +88,10 @@ fn rows_without_clock_or_socket_come_out_and_move_with_what_the_code_is_told() {
         ("treebuilder", "figure A.35: inner nodes, D=3 F=2"),
         ("opra-decoder", "figure 3: bytes of a message, mean"),
         ("opra-decoder", "figure 5: quotes"),
-        ("opra-decoder", "figure 7: encoded integers below two bytes (ours: all fields)"),
+        (
+            "opra-decoder",
+            "figure 7: encoded integers below two bytes, more than (ours: all fields)",
+        ),
     ] {
         let row = play(page, name, &mut own);
         assert!(row.ours.is_some(), "{row:?}");
@@ -174,6 +186,30 @@ fn rows_of_a_later_run_take_their_place_and_say_so() {
     assert!((0..known.rows.len()).filter(other).all(|at| merged.rows[at] == known.rows[at]));
     let lacking = Outcome { rows: known.rows[1..].to_vec(), ..known.clone() };
     assert!(pages::merged(lacking, &later).is_err(), "a control: nobody ran the first one");
+}
+
+#[test]
+fn rows_of_an_earlier_run_are_judged_as_the_registry_says_today() {
+    let known = committed();
+    let mut stale = known.clone();
+    let at = stale.rows.iter().position(|row| row.interval.is_some()).expect("an interval");
+    (stale.rows[at].verdict, stale.rows[at].published) = ("better".to_string(), None);
+    let other = Outcome { rows: vec![known.rows[0].clone()], ..known.clone() };
+    let merged = pages::merged(stale, &other).expect("all rows");
+    assert_eq!(merged.rows[at], known.rows[at]);
+}
+
+#[test]
+fn gains_of_one_kind_of_tree_over_another_have_an_interval_and_are_judged_alike() {
+    let gain =
+        |(page, item): &(&str, &Item)| *page == "treebuilder" && item.what.contains(" below ");
+    let gains: Vec<_> = items().filter(gain).collect();
+    assert_eq!(gains.len(), 4);
+    assert!(gains.iter().all(|(_, item)| item.aim == Aim::More && item.unit == "%"));
+    let mut session = Session { seeds: Some(2), ..Session::new(true) };
+    let row = play(gains[0].0, gains[0].1, &mut session).expect("a row");
+    let [low, high] = row.interval.expect("an interval over seeds");
+    assert!(row.ours.is_some_and(|ours| low < ours && ours < high), "{row:?}");
 }
 
 #[test]
