@@ -177,7 +177,11 @@ impl<'a> Exchange<'a> {
     }
 
     fn open_the_day(&self) {
-        self.until("a day", || (self.admin(&["start-of-day"])["ok"] == true).then_some(()));
+        self.until("a day", || {
+            // Refused where the journal goes on with an open one.
+            self.admin(&["start-of-day"]);
+            (self.admin(&["status"])["data"]["day_open"] == true).then_some(())
+        });
         let opened = self.admin(&["phase", "all", "continuous"]);
         assert_eq!(opened["ok"], true, "{opened}");
     }
