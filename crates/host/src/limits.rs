@@ -4,9 +4,6 @@
 //! `ulimit -f` becomes an error of the write instead of a silent death, and large blocks of memory go back to the
 //! system when they are freed.
 
-// One call of the C library has no safe one beside it.
-#![allow(unsafe_code)]
-
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -36,6 +33,7 @@ pub fn prepare() {
 
 /// Has the C library give large blocks back when they are freed. As shipped it raises its threshold to the size of what was
 /// freed, up to 32 MiB: later blocks come from a heap, which grows by the holes between them (mallopt(3), `M_MMAP_THRESHOLD`).
+#[allow(unsafe_code)]
 fn large_blocks_go_back() {
     // SAFETY: it changes a setting of the allocator, before there are other threads.
     #[cfg(target_env = "gnu")]

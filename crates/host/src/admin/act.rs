@@ -5,7 +5,6 @@
 //! `cl_ord_id`, so a replay comes to the same state. Sessions and locks are the gateways' and in no
 //! log.
 
-use std::ops::RangeInclusive;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -115,28 +114,31 @@ impl Exchange {
         }
         let (outcome, open, given) = self.on_root(move |root, now, out| {
             let open = open_orders(root, account);
-            let first = root.log().len() as u64 + 1;
-            let mut outcome = Given::Refused(None);
+            let (mut outcome, mut given) = (Given::Refused(None), Vec::new());
             for command in commands {
-                let logged = root.log().len();
-                outcome = match root.operator(now, command, out) {
+                // Orders may follow it into the log at once: of those nothing is said here.
+                let seq = Seq(root.log().len() as u64 + 1);
+                let applied = root.operator(now, command, out);
+                let own = root.log().get(seq).filter(|input| input.command.cl_ord_id == tag);
+                given.extend(own.map(|_| seq));
+                outcome = match applied {
                     Some(Applied::Done) => Given::Done,
                     // It is in the log, and applied once that is durable.
-                    None if root.log().len() > logged => Given::Waits,
+                    None if given.last() == Some(&seq) => Given::Waits,
                     other => Given::Refused(other),
                 };
                 if let Given::Refused(_) = outcome {
                     break;
                 }
             }
-            (outcome, (open, open_orders(root, account)), first..=root.log().len() as u64)
+            (outcome, (open, open_orders(root, account)), given)
         })?;
-        let seq = *given.end();
+        let seq = given.last().map_or(0, |last| last.0);
         match outcome {
             Given::Done | Given::Waits => {
                 let (before, mut after) = open;
                 if outcome == Given::Waits {
-                    after = self.wait_for(given, account)?;
+                    after = self.wait_for(&given, account)?;
                 }
                 let text = match before == after {
                     true => format!("done, input {seq} of the log"),
@@ -156,13 +158,13 @@ impl Exchange {
         }
     }
 
-    /// Waits until the inputs of these numbers are durable and applied, and none was refused; open orders of an account then.
-    fn wait_for(&self, given: RangeInclusive<u64>, account: AccountId) -> Result<u64, String> {
-        let (until, last) = (Instant::now() + WAIT, *given.end());
+    /// Waits until these inputs are durable and applied, and none was refused; open orders of an account then.
+    fn wait_for(&self, given: &[Seq], account: AccountId) -> Result<u64, String> {
+        let (until, last) = (Instant::now() + WAIT, given.last().map_or(0, |last| last.0));
         while Instant::now() < until {
-            let given = given.clone();
+            let given = given.to_vec();
             let found = self.on_root(move |root, _, _| {
-                let mut outcomes = given.map(|seq| (seq, root.outcome(Seq(seq))));
+                let mut outcomes = given.iter().map(|seq| (seq.0, root.outcome(*seq)));
                 let refused = outcomes.find(|(_, outcome)| *outcome != Some(Applied::Done));
                 (root.engine().applied() >= last).then(|| (refused, open_orders(root, account)))
             })?;
@@ -528,11 +530,11 @@ fn command(config: &Config, action: &Action) -> Result<Vec<Command>, String> {
     Ok(vec![command])
 }
 
-/// Back to trading, each instrument in its own way.
 fn refused_by_engine(applied: Applied, seq: u64) -> String {
     format!("the engine refused it: {applied:?}, input {seq} of the log")
 }
 
+/// Back to trading, each instrument in its own way.
 fn resume(config: &Config, instrument: InstrumentId) -> Vec<Command> {
     let entries = (1..).map(InstrumentId).zip(&config.instruments.0);
     let wanted = entries.filter(|(id, _)| instrument.0 == 0 || *id == instrument);

@@ -275,6 +275,7 @@ pub fn keep(cost: &Arc<Cost>, mut send: impl FnMut(Taken) + Send + 'static) -> K
         bytes.clear();
         bytes.reserve(room + room / 8);
         if !root.checkpoint(&mut bytes) {
+            *cost.spare() = bytes;
             cost.busy.store(false, Ordering::Release);
             return false;
         }
@@ -298,18 +299,21 @@ pub fn place(journal: &mut Journal<Folder>, taken: &Taken) -> Option<u64> {
 /// Writes checkpoints as they come, each with its place or none, until there is nobody to give any.
 pub fn serve(files: &Files, taken: &Receiver<(Taken, Option<u64>)>, cost: &Cost) {
     while let Ok((taken, chain)) = taken.recv() {
-        if let Some(chain) = chain {
-            let Taken { position, inputs, root } = taken;
-            let genesis = files.genesis.clone();
-            let checkpoint = Checkpoint { genesis, position, chain, inputs, root };
-            let written = files.write(&checkpoint);
-            *cost.spare() = checkpoint.root;
-            match written {
-                Ok(()) => drop(cost.written.fetch_add(1, Ordering::Relaxed)),
-                // There will be others; until then a start applies more.
-                Err(error) => eprintln!("{}: {error}", path(&files.folder, position).display()),
+        let Taken { position, inputs, root } = taken;
+        let spare = match chain {
+            None => root,
+            Some(chain) => {
+                let genesis = files.genesis.clone();
+                let checkpoint = Checkpoint { genesis, position, chain, inputs, root };
+                match files.write(&checkpoint) {
+                    Ok(()) => drop(cost.written.fetch_add(1, Ordering::Relaxed)),
+                    // There will be others; until then a start applies more.
+                    Err(error) => eprintln!("{}: {error}", path(&files.folder, position).display()),
+                }
+                checkpoint.root
             }
-        }
+        };
+        *cost.spare() = spare;
         cost.busy.store(false, Ordering::Release);
     }
 }
