@@ -119,8 +119,7 @@ impl Exchange {
                 // Orders may follow it into the log at once: of those nothing is said here.
                 let seq = Seq(root.log().len() as u64 + 1);
                 let applied = root.operator(now, command, out);
-                let own = root.log().get(seq).filter(|input| input.command.cl_ord_id == tag);
-                given.extend(own.map(|_| seq));
+                given.extend(is_of(root, seq, tag).then_some(seq));
                 outcome = match applied {
                     Some(Applied::Done) => Given::Done,
                     // It is in the log, and applied once that is durable.
@@ -138,7 +137,7 @@ impl Exchange {
             Given::Done | Given::Waits => {
                 let (before, mut after) = open;
                 if outcome == Given::Waits {
-                    after = self.wait_for(&given, account)?;
+                    after = self.wait_for(&given, tag, account)?;
                 }
                 let text = match before == after {
                     true => format!("done, input {seq} of the log"),
@@ -158,13 +157,15 @@ impl Exchange {
         }
     }
 
-    /// Waits until these inputs are durable and applied, and none was refused; open orders of an account then.
-    fn wait_for(&self, given: &[Seq], account: AccountId) -> Result<u64, String> {
+    /// Waits until these inputs of an operator are durable and applied, and none was refused; open orders of an account
+    /// then. Another leader may have put others in their places.
+    fn wait_for(&self, given: &[Seq], tag: ClOrdId, account: AccountId) -> Result<u64, String> {
         let (until, last) = (Instant::now() + WAIT, given.last().map_or(0, |last| last.0));
         while Instant::now() < until {
             let given = given.to_vec();
             let found = self.on_root(move |root, _, _| {
-                let mut outcomes = given.iter().map(|seq| (seq.0, root.outcome(*seq)));
+                let outcome = |seq| root.outcome(seq).filter(|_| is_of(root, seq, tag));
+                let mut outcomes = given.iter().map(|seq| (seq.0, outcome(*seq)));
                 let refused = outcomes.find(|(_, outcome)| *outcome != Some(Applied::Done));
                 (root.engine().applied() >= last).then(|| (refused, open_orders(root, account)))
             })?;
@@ -528,6 +529,11 @@ fn command(config: &Config, action: &Action) -> Result<Vec<Command>, String> {
         | Action::Replicas { .. } => return Err("no command of the log".to_string()),
     };
     Ok(vec![command])
+}
+
+/// Whether an input of the log is this operator's.
+fn is_of(root: &Root, seq: Seq, tag: ClOrdId) -> bool {
+    root.log().get(seq).is_some_and(|input| input.command.cl_ord_id == tag)
 }
 
 fn refused_by_engine(applied: Applied, seq: u64) -> String {
