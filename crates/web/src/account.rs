@@ -6,6 +6,7 @@
 //! counts each once. Replies go to whoever asked, if that still waits.
 
 pub(crate) mod ledger;
+mod link;
 mod requests;
 mod stream;
 
@@ -22,11 +23,8 @@ use wire::soupbin::{BadCredentials, ClientSession};
 use crate::error::ApiError;
 use crate::request::{Instruments, New, Replace, client_id};
 use ledger::{Fill, Holding, Order, Trip};
+use link::Link;
 
-/// From a login, and from each message of a replay, to the first request.
-const GRACE_NS: u64 = 250 * Nanos::MILLI;
-/// Between two attempts to connect.
-const RETRY_NS: u64 = 500 * Nanos::MILLI;
 /// Orders that are not open any more and are still known, with their client order ids.
 const CLOSED_MAX: usize = 100_000;
 /// Fills that are still known one by one.
@@ -165,20 +163,6 @@ enum Wants {
     MassCancelled,
 }
 
-/// How the account's session stands.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Link {
-    /// Nobody has asked for anything yet.
-    Idle,
-    /// Connects at this time.
-    Down(Nanos),
-    Connecting,
-    LoggingIn,
-    /// Logged in; requests go from this time on.
-    Replaying(Nanos),
-    Up,
-}
-
 /// Name, password and gateways of an account.
 #[derive(Clone, Debug)]
 pub struct Login {
@@ -207,6 +191,8 @@ pub struct Account {
     instruments: Instruments,
     soup: ClientSession,
     link: Link,
+    /// Number of the stream's next message when it was asked for on this way in; `None`: not yet.
+    end: Option<u64>,
     conn: Option<ConnId>,
     gateway: usize,
     /// Why it is not up.
@@ -264,6 +250,7 @@ impl Account {
             login,
             instruments,
             link: Link::Idle,
+            end: None,
             conn: None,
             gateway: 0,
             why: "it is being opened".to_string(),
@@ -348,14 +335,10 @@ impl Account {
 
     /// When it wants [`Account::handle_timeout`].
     pub fn next_timeout(&self) -> Nanos {
-        let link = match self.link {
-            Link::Idle | Link::Connecting | Link::Up | Link::LoggingIn => Nanos::NEVER,
-            Link::Down(at) | Link::Replaying(at) => at,
-        };
         let settle = self.settling.front().map_or(Nanos::NEVER, |(at, _)| *at);
         let delayed = self.delayed.front().map_or(Nanos::NEVER, |(at, ..)| *at);
         let own = settle.min(delayed).min(self.dead_man.unwrap_or(Nanos::NEVER));
-        link.min(self.soup.next_timeout()).min(own)
+        self.link_timeout().min(self.soup.next_timeout()).min(own)
     }
 
     /// Timers; `next_conn` names a connection that it may open. True: it did.
@@ -377,88 +360,7 @@ impl Account {
             let Some((_, ask, reply)) = self.delayed.pop_front() else { break };
             self.carry_out(now, ask, reply, out);
         }
-        let mut bytes = std::mem::take(&mut self.scratch);
-        bytes.clear();
-        let dead = self.soup.handle_timeout(now, &mut bytes).is_some();
-        self.write(&bytes, out);
-        self.scratch = bytes;
-        if dead {
-            self.drop_connection(now, "the gateway is silent", out);
-        }
-        match self.link {
-            Link::Down(at) if at <= now => {
-                let to = self.login.gateways.get(self.gateway).copied().unwrap_or(Peer::NOBODY);
-                out.connect(next_conn, to);
-                (self.conn, self.link) = (Some(next_conn), Link::Connecting);
-                true
-            }
-            Link::Replaying(at) if at <= now => {
-                (self.link, self.caught_up) = (Link::Up, true);
-                self.begin(now, out);
-                false
-            }
-            _ => false,
-        }
-    }
-
-    /// Its connection is open.
-    pub fn handle_connect(&mut self, now: Nanos, out: &mut Outbox) {
-        let mut bytes = Vec::new();
-        if self.soup.connect(now, &mut bytes).is_ok() {
-            self.link = Link::LoggingIn;
-        }
-        self.write(&bytes, out);
-    }
-
-    /// Its connection is gone.
-    pub fn handle_close(&mut self, now: Nanos) {
-        let why = "the gateway has ended the connection, or can not be reached";
-        if self.link != Link::Idle {
-            self.close(now, why);
-        }
-    }
-
-    fn close(&mut self, now: Nanos, why: &str) {
-        self.soup.handle_close();
-        self.conn = None;
-        self.gateway = (self.gateway + 1) % self.login.gateways.len().max(1);
-        self.link = Link::Down(now.after(RETRY_NS));
-        self.why = why.to_string();
-        // Nothing of it was sent: whoever asked may ask again.
-        for (_, reply) in std::mem::take(&mut self.queued) {
-            reply.send(Err(ApiError::new("session_down", why)));
-        }
-    }
-
-    fn drop_connection(&mut self, now: Nanos, why: &str, out: &mut Outbox) {
-        if let Some(conn) = self.conn {
-            out.close(conn);
-        }
-        self.close(now, why);
-    }
-
-    fn write(&self, bytes: &[u8], out: &mut Outbox) {
-        if let (Some(conn), false) = (self.conn, bytes.is_empty()) {
-            let span = out.store(bytes);
-            out.stream(conn, span);
-        }
-    }
-
-    /// The replay is over: what has no answer goes again, then what waited.
-    fn begin(&mut self, now: Nanos, out: &mut Outbox) {
-        let again: Vec<Vec<u8>> = self.unanswered.iter().map(|of| of.message.clone()).collect();
-        again.iter().for_each(|message| self.send(now, message, out));
-        for (ask, reply) in std::mem::take(&mut self.queued) {
-            self.ask(now, ask, reply, out);
-        }
-    }
-
-    fn send(&mut self, now: Nanos, message: &[u8], out: &mut Outbox) {
-        let mut bytes = Vec::new();
-        // Not active: it goes again with the next login.
-        if self.soup.send_unsequenced(now, message, &mut bytes).is_ok() {
-            self.write(&bytes, out);
-        }
+        self.serve_link(now, next_conn, out)
     }
 
     /// Asks for something; the reply comes when the exchange has answered, or at once.

@@ -6,7 +6,7 @@ use wire::ouch::{self, Outbound, tag};
 use wire::soupbin::ClientEvent;
 
 use super::ledger::{Order, State, words};
-use super::{Account, GRACE_NS, Link, Reply, ReplyTo, Stamps, Unanswered, Wants};
+use super::{Account, Reply, ReplyTo, Stamps, Unanswered, Wants};
 use crate::error::ApiError;
 
 impl Account {
@@ -15,9 +15,9 @@ impl Account {
         self.now = now;
         // What is told of one call goes through in order; messages are copied because they change this.
         let (mut messages, mut over) = (Vec::new(), None);
-        let mut accepted = false;
+        let mut accepted = None;
         self.soup.handle_bytes(now, bytes, |event| match event {
-            ClientEvent::Accepted { .. } => accepted = true,
+            ClientEvent::Accepted { seq, .. } => accepted = Some(seq),
             ClientEvent::Sequenced { seq, message } => messages.push((seq, message.to_vec())),
             ClientEvent::Unsequenced(message) => messages.push((0, message.to_vec())),
             ClientEvent::Rejected(_) => {
@@ -27,18 +27,15 @@ impl Account {
             ClientEvent::EndOfSession => over = Some("the session is over"),
             ClientEvent::Violation(_) | ClientEvent::Dead => over = Some("the gateway broke off"),
         });
-        if accepted {
-            self.link = Link::Replaying(now.after(GRACE_NS));
-        }
-        for (seq, message) in messages {
+        // In a login's answer nothing comes before the word that it is accepted.
+        let counts = accepted.is_none_or(|next| self.logged_in(now, next, out));
+        for (seq, message) in messages.into_iter().filter(|_| counts) {
             (self.seq, self.sequenced) = (seq.max(self.seq), seq > 0);
             self.take(&message);
-            if let Link::Replaying(at) = &mut self.link {
-                *at = now.after(GRACE_NS);
-            }
         }
-        if let Some(why) = over {
-            self.drop_connection(now, why, out);
+        match over {
+            Some(why) => self.drop_connection(now, why, out),
+            None => self.begin_if_over(now, out),
         }
     }
 

@@ -19,7 +19,7 @@ pub(crate) fn id(text: &str) -> ClOrdId {
     request::client_id(text).expect("an id")
 }
 
-fn buy(name: &str, lots: u64) -> Ask {
+pub(crate) fn buy(name: &str, lots: u64) -> Ask {
     Ask::New(New {
         client_id: Some(id(name)),
         instrument: instruments().0[0],
@@ -32,32 +32,50 @@ fn buy(name: &str, lots: u64) -> Ask {
     })
 }
 
-struct Bench {
-    account: Account,
-    now: Nanos,
-    out: Outbox,
+pub(crate) struct Bench {
+    pub(crate) account: Account,
+    pub(crate) now: Nanos,
+    pub(crate) out: Outbox,
     conns: u32,
-    /// OUCH messages that the account has sent on its present connection.
-    sent: Vec<Vec<u8>>,
+    /// OUCH messages that the account has sent since its last [`Bench::log_in`].
+    pub(crate) sent: Vec<Vec<u8>>,
+    /// The first message that each of its logins wanted.
+    pub(crate) asked: Vec<u64>,
+    /// It has logged out on its present connection.
+    pub(crate) left: bool,
 }
 
 impl Bench {
-    fn new() -> Bench {
+    pub(crate) fn new() -> Bench {
         let login =
             Login { username: "U".into(), password: "p".into(), gateways: vec![Peer::Addr(7)] };
         let account = Account::new(login, instruments()).expect("a login");
-        Bench { account, now: Nanos(SECOND), out: Outbox::default(), conns: 0, sent: Vec::new() }
+        Bench {
+            account,
+            now: Nanos(SECOND),
+            out: Outbox::default(),
+            conns: 0,
+            sent: Vec::new(),
+            asked: Vec::new(),
+            left: false,
+        }
     }
 
     /// Takes what the outbox has: messages of the account's, from their packets.
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         for op in self.out.ops() {
             let Op::Stream { bytes, .. } = op else { continue };
             let mut rest = self.out.bytes(*bytes);
             while let Some((len, body)) = rest.split_first_chunk::<2>() {
                 let (packet, after) = body.split_at(u16::from_be_bytes(*len).into());
-                if packet[0] == b'U' {
-                    self.sent.push(packet[1..].to_vec());
+                match packet[0] {
+                    b'U' => self.sent.push(packet[1..].to_vec()),
+                    b'L' => {
+                        let number = std::str::from_utf8(&packet[27..47]).expect("digits");
+                        self.asked.push(number.trim().parse().expect("a number"));
+                    }
+                    b'O' => self.left = true,
+                    _ => {}
                 }
                 rest = after;
             }
@@ -65,21 +83,21 @@ impl Bench {
         self.out.clear();
     }
 
-    fn pass(&mut self, ns: u64) {
+    pub(crate) fn pass(&mut self, ns: u64) {
         self.now = self.now.after(ns);
         self.conns += 1;
         self.account.handle_timeout(self.now, ConnId(self.conns), &mut self.out);
         self.place();
     }
 
-    fn ask(&mut self, ask: Ask) -> oneshot::Receiver<Reply> {
+    pub(crate) fn ask(&mut self, ask: Ask) -> oneshot::Receiver<Reply> {
         let (to, from) = ReplyTo::new(self.now);
         self.account.ask(self.now, ask, to, &mut self.out);
         self.place();
         from
     }
 
-    fn told(&mut self, packets: &[ServerPacket<'_>]) {
+    pub(crate) fn told(&mut self, packets: &[ServerPacket<'_>]) {
         let mut bytes = Vec::new();
         packets.iter().for_each(|packet| packet.encode(&mut bytes).expect("encodes"));
         self.account.handle_stream(self.now, &bytes, &mut self.out);
@@ -93,16 +111,44 @@ impl Bench {
     }
 
     /// From nothing to a session whose replay is over; the stream goes on with message `next`.
-    fn log_in(&mut self, next: u64, replay: &[Vec<u8>]) {
+    pub(crate) fn log_in(&mut self, next: u64, replay: &[Vec<u8>]) {
         self.sent.clear();
         self.pass(SECOND);
-        self.account.handle_connect(self.now, &mut self.out);
-        self.drain();
-        let session: SessionName = *b"         1";
-        let mut packets = vec![ServerPacket::LoginAccepted { session, sequence: next }];
-        packets.extend(replay.iter().map(|message| ServerPacket::Sequenced(message)));
+        self.enter(next + replay.len() as u64);
+        let packets: Vec<_> =
+            replay.iter().map(|message| ServerPacket::Sequenced(message)).collect();
         self.told(&packets);
         self.pass(SECOND);
+    }
+
+    /// Its connection is open: answers logins, as often as it logs out again, while the stream's next message
+    /// is `end`; the first message that it gets then.
+    pub(crate) fn enter(&mut self, end: u64) -> u64 {
+        for _ in 0..3 {
+            let from = self.answer(end, &[]);
+            if !self.left {
+                return from;
+            }
+            self.account.handle_close(self.now);
+            self.pass(0);
+        }
+        panic!("logins {:?}", self.asked);
+    }
+
+    /// Answers a login as a gateway does, with these messages behind the answer; the first message that it gets.
+    pub(crate) fn answer(&mut self, end: u64, messages: &[Vec<u8>]) -> u64 {
+        self.left = false;
+        self.account.handle_connect(self.now, &mut self.out);
+        self.drain();
+        let from = match self.asked.last() {
+            Some(0) | None => end,
+            Some(asked) => end.min(*asked),
+        };
+        let session: SessionName = *b"         1";
+        let mut packets = vec![ServerPacket::LoginAccepted { session, sequence: from }];
+        packets.extend(messages.iter().map(|message| ServerPacket::Sequenced(message)));
+        self.told(&packets);
+        from
     }
 
     /// An order of a stream that another door has written.
@@ -110,7 +156,7 @@ impl Bench {
         self.stream(&accepted(1_000, lots, name));
     }
 
-    fn stream(&mut self, message: &[u8]) {
+    pub(crate) fn stream(&mut self, message: &[u8]) {
         self.told(&[ServerPacket::Sequenced(message)]);
     }
 }
@@ -159,7 +205,11 @@ pub(crate) fn executed(number: u32, lots: u32, price: u64, trade: u64) -> Vec<u8
     message(b'E', &fields, true)
 }
 
-fn done(reply: &mut oneshot::Receiver<Reply>) -> Reply {
+pub(crate) fn cancelled(number: u32, lots: u32) -> Vec<u8> {
+    message(b'C', &[&number.to_be_bytes(), &lots.to_be_bytes(), b"U"], false)
+}
+
+pub(crate) fn done(reply: &mut oneshot::Receiver<Reply>) -> Reply {
     reply.try_recv().expect("answered")
 }
 

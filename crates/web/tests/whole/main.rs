@@ -3,6 +3,7 @@
 mod account;
 mod door;
 mod private;
+mod replay;
 
 use types::{Instrument, InstrumentId, Price, Qty, Symbol, limits};
 use web::request::Instruments;

@@ -11,7 +11,7 @@ use web::auth::sign;
 use web::counters::Counters;
 use wire::soupbin::ServerPacket;
 
-use crate::account::{accepted, executed, id, message, number_of};
+use crate::account::{accepted, cancelled, executed, id, message, number_of};
 use crate::door::{SECRET, frame, now_ms, socket, text, with_gateway};
 
 /// A session of the door at the gateway.
@@ -22,14 +22,26 @@ struct Session {
 }
 
 impl Session {
-    /// The next login, not answered yet.
-    fn begun(at: &TcpListener) -> Session {
-        let (mut stream, _) = at.accept().expect("the door connects");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("an option");
-        let mut login = [0; 49];
-        stream.read_exact(&mut login).expect("a login");
-        let asked = std::str::from_utf8(&login[29..]).expect("digits").trim();
-        Session { asked: asked.parse().expect("a number"), stream }
+    /// The next login that asks for messages that are missing, not answered yet. The one before it, which asks
+    /// where the stream ends, is told that its next message is `end`.
+    fn begun(at: &TcpListener, end: u64) -> Session {
+        loop {
+            let (mut stream, _) = at.accept().expect("the door connects");
+            stream.set_read_timeout(Some(Duration::from_secs(20))).expect("an option");
+            let mut login = [0; 49];
+            stream.read_exact(&mut login).expect("a login");
+            let asked = std::str::from_utf8(&login[29..]).expect("digits").trim();
+            let asked = asked.parse().expect("a number");
+            let mut session = Session { asked, stream };
+            if asked > 0 {
+                return session;
+            }
+            session.asked = end;
+            session.accept(&[]);
+            let mut logout = [0; 3];
+            session.stream.read_exact(&mut logout).expect("a packet");
+            assert_eq!(logout[2], b'O');
+        }
     }
 
     fn write(&mut self, packets: &[ServerPacket<'_>]) {
@@ -132,10 +144,6 @@ fn line(told: &Value) -> String {
 
 const BOTH: [&str; 2] = ["orders", "fills"];
 
-fn cancelled(number: u32, lots: u32) -> Vec<u8> {
-    message(b'C', &[&number.to_be_bytes(), &lots.to_be_bytes(), b"U"], false)
-}
-
 /// Orders from this number on, half of them cancelled and half of them filled: two messages each.
 fn history(first: u32, orders: u32) -> Vec<Vec<u8>> {
     let of = |number: u32| {
@@ -163,10 +171,10 @@ fn a_first_subscription_gets_its_snapshots_and_nothing_of_what_they_have() {
         with_gateway(at, Settings::default(), |door| {
             let mut client = Client::proved(door, "all");
             client.subscribe(&BOTH);
-            let mut session = Session::begun(&gateway);
+            let last = 2 * orders;
+            let mut session = Session::begun(&gateway, u64::from(last) + 1);
             assert_eq!(session.asked, 1);
             session.accept(&history(1, orders));
-            let last = 2 * orders;
             let snapshots = [
                 format!("orders {last} snapshot"),
                 format!("fills {last} snapshot"),
@@ -195,12 +203,12 @@ fn what_a_snapshot_has_is_not_told_behind_it_and_whoever_had_none_of_it_hears_it
     with_gateway(at, settings, |door| {
         let mut early = Client::proved(door, "all");
         early.subscribe(&BOTH);
-        let mut session = Session::begun(&gateway);
+        let mut session = Session::begun(&gateway, 5);
         session.accept(&history(1, 2));
         assert_eq!(early.subscribed(&BOTH), ["orders 4 snapshot", "fills 4 snapshot", "ok null "]);
         // The gateway goes; the next session is at its login when the second client subscribes.
         drop(session);
-        let mut session = Session::begun(&gateway);
+        let mut session = Session::begun(&gateway, 7);
         assert_eq!(session.asked, 5);
         let mut late = Client::proved(door, "all");
         late.subscribe(&["orders"]);
@@ -244,7 +252,7 @@ fn who_proves_another_account_hears_its_changes_from_now_on() {
     with_gateway(at, Settings::default(), |door| {
         let mut client = Client::proved(door, "all");
         client.subscribe(&BOTH);
-        let mut session = Session::begun(&gateway);
+        let mut session = Session::begun(&gateway, 11);
         session.accept(&history(1, 5));
         assert_eq!(
             client.subscribed(&BOTH),
@@ -252,7 +260,7 @@ fn who_proves_another_account_hears_its_changes_from_now_on() {
         );
         client.prove("other");
         client.send(&json!({ "op": "order", "order": "o1" }));
-        let mut other = Session::begun(&gateway);
+        let mut other = Session::begun(&gateway, 3);
         other.accept(&history(1, 1));
         assert_eq!(client.hears(1), ["answer null "]);
         other.tell(&history(2, 1));
