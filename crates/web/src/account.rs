@@ -337,26 +337,29 @@ impl Account {
     pub fn next_timeout(&self) -> Nanos {
         let settle = self.settling.front().map_or(Nanos::NEVER, |(at, _)| *at);
         let delayed = self.delayed.front().map_or(Nanos::NEVER, |(at, ..)| *at);
-        let own = settle.min(delayed).min(self.dead_man.unwrap_or(Nanos::NEVER));
+        let asks = match self.link {
+            Link::Up => delayed.min(self.dead_man.unwrap_or(Nanos::NEVER)),
+            _ => Nanos::NEVER,
+        };
+        let own = settle.min(asks);
         self.link_timeout().min(self.soup.next_timeout()).min(own)
     }
 
     /// Timers; `next_conn` names a connection that it may open. True: it did.
     pub fn handle_timeout(&mut self, now: Nanos, next_conn: ConnId, out: &mut Outbox) -> bool {
-        if self.dead_man.is_some_and(|at| at <= now) {
+        // While the session is down neither is lost, nor sent into a replay and then again behind it.
+        let is_up = self.link == Link::Up;
+        if is_up && self.dead_man.is_some_and(|at| at <= now) {
             self.dead_man = None;
             let (reply, _) = ReplyTo::new(now);
-            match self.link {
-                // Whatever a fault holds back.
-                Link::Up => self.carry_out(now, Ask::MassCancel(None), reply, out),
-                _ => self.ask(now, Ask::MassCancel(None), reply, out),
-            }
+            // Whatever a fault holds back.
+            self.carry_out(now, Ask::MassCancel(None), reply, out);
         }
         while self.settling.front().is_some_and(|(at, _)| *at <= now) {
             let Some((_, number)) = self.settling.pop_front() else { break };
             self.answered(number, Wants::Settled);
         }
-        while self.delayed.front().is_some_and(|(at, ..)| *at <= now) {
+        while is_up && self.delayed.front().is_some_and(|(at, ..)| *at <= now) {
             let Some((_, ask, reply)) = self.delayed.pop_front() else { break };
             self.carry_out(now, ask, reply, out);
         }

@@ -1,7 +1,7 @@
 //! Where the replay of an account's stream ends: by its number, not by silence.
 
 use types::{ConnId, Nanos};
-use web::account::Ask;
+use web::account::{Ask, Fault};
 use wire::soupbin::{RejectCode, ServerPacket};
 
 use crate::account::{Bench, accepted, buy, cancelled, done, executed, id, number_of};
@@ -203,4 +203,46 @@ fn an_exchange_that_knows_less_than_the_door_is_not_gone_on_with() {
     bench.told(&[ServerPacket::LoginRejected(RejectCode::SessionNotAvailable)]);
     let mut waits = bench.ask(Ask::Positions);
     assert_eq!(done(&mut waits).unwrap_err().code, "session_down");
+}
+
+#[test]
+fn a_switch_that_is_due_while_the_session_is_down_goes_off_when_it_is_up() {
+    let mut up = Bench::new();
+    drop(up.ask(Ask::CancelAfter(700)));
+    up.log_in(1, &[]);
+    assert_eq!(up.sent, [] as [Vec<u8>; 0], "it is set when the session is up");
+    let down = |bench: &mut Bench| {
+        bench.account.handle_close(bench.now);
+        let next = bench.now.after(5_000 * MS);
+        run(bench, next);
+        assert!(bench.sent.is_empty());
+        assert_eq!(bench.answer(1, &[]), 1);
+    };
+    down(&mut up);
+    busy(&mut up, 3_000);
+    let kinds: Vec<u8> = up.sent.iter().map(|message| message[0]).collect();
+    assert_eq!(kinds, [b'C'], "once");
+    // Control: whoever asks again before it is up is in time.
+    let mut again = Bench::new();
+    drop(again.ask(Ask::CancelAfter(700)));
+    again.log_in(1, &[]);
+    down(&mut again);
+    let mut reply = again.ask(Ask::CancelAfter(60_000));
+    busy(&mut again, 3_000);
+    assert!(done(&mut reply).is_ok() && again.sent.is_empty());
+}
+
+#[test]
+fn what_a_fault_holds_back_until_a_replay_goes_once() {
+    let mut bench = Bench::new();
+    drop(bench.ask(Ask::Fault(Fault::Delay(1, 600))));
+    bench.log_in(1, &[]);
+    drop(bench.ask(buy("a", 5)));
+    bench.account.handle_close(bench.now);
+    let next = bench.now.after(550 * MS);
+    run(&mut bench, next);
+    assert_eq!(bench.answer(1, &[]), 1);
+    // It is due in 50 ms, the session is up in 250 ms.
+    busy(&mut bench, 3_000);
+    assert_eq!(bench.sent.len(), 1);
 }
