@@ -6,8 +6,8 @@ use crate::account::{Ask, Fault};
 use crate::auth::Scope;
 use crate::error::ApiError;
 use crate::request::{
-    Instruments, bad, cancel_after_of, client_id, missing, new_of, number, object, replace_of,
-    switch, text,
+    CANCEL_AFTER, Instruments, NEW, REPLACE, bad, cancel_after_of, client_id, missing, new_of,
+    number, object, only, replace_of, switch, text,
 };
 
 /// Requests of a batch at least.
@@ -18,6 +18,30 @@ pub const BATCH_MAX: usize = 15;
 const NAMES_MAX: usize = 256;
 /// Longest `id` of a message, bytes.
 const ID_MAX: usize = 64;
+
+/// Fields that every message may have, and every part of a batch.
+pub(crate) const COMMON: [&str; 2] = ["op", "id"];
+/// Fields of a batch.
+pub(crate) const BATCH: [&str; 1] = ["requests"];
+/// Fields of a fault.
+pub(crate) const FAULT: [&str; 3] = ["fault", "count", "ms"];
+/// Fields of a signature, in a message that proves a key by one.
+const SIGNATURE: [&str; 4] = ["key", "timestamp", "nonce", "signature"];
+/// What messages ask for, and the fields that each has besides [`COMMON`].
+const OPS: [(&str, &[&[&str]]); 12] = [
+    ("subscribe", &[&["channels", "symbols", "since"]]),
+    ("unsubscribe", &[&["channels", "symbols"]]),
+    ("auth", &[&["token"], &SIGNATURE]),
+    ("cancel_on_disconnect", &[&["enabled"]]),
+    ("new", &[&NEW]),
+    ("replace", &[&["order"], &REPLACE]),
+    ("cancel", &[&["order"]]),
+    ("cancel_all", &[&["symbol"]]),
+    ("cancel_after", &[&CANCEL_AFTER]),
+    ("order", &[&["order"]]),
+    ("batch", &[&BATCH]),
+    ("ping", &[]),
+];
 
 /// What a WebSocket message asks for.
 #[derive(Clone, Debug)]
@@ -85,6 +109,15 @@ pub enum SandboxFault {
     Skip(u32),
 }
 
+/// Refuses a message of an unknown `op`, or with a field that it does not have.
+fn check_fields(op: &str, map: &Map<String, Value>) -> Result<(), ApiError> {
+    let Some((_, fields)) = OPS.iter().find(|(known, _)| *known == op) else {
+        let all = OPS.map(|(name, _)| name).join(", ");
+        return Err(bad("op", &format!("one of {all}")));
+    };
+    only(map, &[&[&COMMON[..]], *fields].concat())
+}
+
 fn names(map: &Map<String, Value>, field: &str) -> Result<Vec<String>, ApiError> {
     let list = match map.get(field) {
         None => return Ok(Vec::new()),
@@ -148,6 +181,8 @@ pub(crate) fn batch_of(
         let of = "one of new, replace, cancel";
         match text(map, "op")?.ok_or_else(|| missing("op"))? {
             op @ ("new" | "replace" | "cancel") => {
+                check_fields(op, map)?;
+                id_of(map)?;
                 ask(op, map, instruments)?.ok_or_else(|| bad("op", of))
             }
             _ => Err(bad("op", of)),
@@ -164,7 +199,9 @@ pub(crate) fn batch(
     body: &[u8],
     instruments: &Instruments,
 ) -> Result<Vec<Result<Ask, ApiError>>, ApiError> {
-    batch_of(&object(body)?, instruments)
+    let map = object(body)?;
+    only(&map, &[&BATCH])?;
+    batch_of(&map, instruments)
 }
 
 /// Reads the body of a fault: `{"fault": "reject" | "delay" | "drop" | "drop_answer" | "skip"}`, with
@@ -174,6 +211,7 @@ pub(crate) fn batch(
 /// The refusal.
 pub fn fault(body: &[u8]) -> Result<SandboxFault, ApiError> {
     let map = object(body)?;
+    only(&map, &[&FAULT])?;
     let count = number(&map, "count")?.unwrap_or(1);
     let count = u32::try_from(count).ok().filter(|count| *count <= 1_000);
     let count = count.ok_or_else(|| bad("count", "0 to 1000"))?;
@@ -246,6 +284,7 @@ fn timestamp(map: &Map<String, Value>) -> Result<String, ApiError> {
 
 fn op_of(map: &Map<String, Value>, instruments: &Instruments) -> Result<SocketOp, ApiError> {
     let op = text(map, "op")?.ok_or_else(|| missing("op"))?;
+    check_fields(op, map)?;
     Ok(match op {
         "subscribe" => SocketOp::Subscribe {
             channels: channels(map)?,
@@ -256,7 +295,14 @@ fn op_of(map: &Map<String, Value>, instruments: &Instruments) -> Result<SocketOp
             SocketOp::Unsubscribe { channels: channels(map)?, symbols: names(map, "symbols")? }
         }
         "auth" => match text(map, "token")? {
-            Some(token) => SocketOp::Token(token.to_string()),
+            Some(token) => {
+                if let Some(other) =
+                    SIGNATURE.iter().find(|name| map.get(**name).is_some_and(|of| !of.is_null()))
+                {
+                    return Err(bad(other, "a token proves the key alone"));
+                }
+                SocketOp::Token(token.to_string())
+            }
             None => SocketOp::Auth {
                 key: need(map, "key")?,
                 timestamp: timestamp(map)?,
@@ -267,14 +313,7 @@ fn op_of(map: &Map<String, Value>, instruments: &Instruments) -> Result<SocketOp
         "cancel_on_disconnect" => SocketOp::CancelOnDisconnect(switch(map, "enabled")?),
         "batch" => SocketOp::Batch(batch_of(map, instruments)?),
         "ping" => SocketOp::Ping,
-        _ => match ask(op, map, instruments)? {
-            Some(ask) => SocketOp::Ask(ask),
-            None => {
-                let all = "subscribe, unsubscribe, auth, cancel_on_disconnect, new, replace, cancel, \
-                           cancel_all, cancel_after, order, batch, ping";
-                return Err(bad("op", &format!("one of {all}")));
-            }
-        },
+        _ => SocketOp::Ask(ask(op, map, instruments)?.ok_or_else(|| bad("op", "no request"))?),
     })
 }
 
@@ -352,6 +391,69 @@ mod tests {
             let (id, op) = named(wrong);
             let why = op.expect_err(wrong);
             assert!(id.is_none() && why.starts_with("id: "), "{wrong}: {why}");
+        }
+    }
+
+    #[test]
+    fn fields_that_a_message_does_not_have_are_refused_by_name() {
+        // Everything that each message may have, with its values.
+        let whole = [
+            r#""op":"subscribe","channels":["book"],"symbols":["AAA"],"since":1"#,
+            r#""op":"unsubscribe","channels":["book"],"symbols":["AAA"]"#,
+            r#""op":"auth","key":"k","timestamp":1,"nonce":"n","signature":"s""#,
+            r#""op":"auth","token":"t","key":null"#,
+            r#""op":"cancel_on_disconnect","enabled":true"#,
+            r#""op":"new","symbol":"AAA","side":"buy","type":"limit","qty":"1","price":"1","time_in_force":"day",
+               "post_only":false,"client_order_id":"a","deadline_ms":1,"validate_only":false"#,
+            r#""op":"replace","order":"a","client_order_id":"b","qty":"1","price":"1","deadline_ms":1,
+               "validate_only":false"#,
+            r#""op":"cancel","order":"a""#,
+            r#""op":"cancel_all","symbol":"AAA""#,
+            r#""op":"cancel_all""#,
+            r#""op":"cancel_after","timeout_ms":500"#,
+            r#""op":"order","order":"a""#,
+            r#""op":"batch","requests":[{"op":"cancel","order":"a","id":1},{"op":"cancel","order":"b"}]"#,
+            r#""op":"ping""#,
+        ];
+        let read = |fields: &str| {
+            let text = format!("{{\"id\":\"mine\",{fields}}}");
+            let SocketMessage { id, op } = socket_message(text.as_bytes(), &instruments());
+            assert_eq!(id, Some(Value::from("mine")));
+            match op {
+                Ok(SocketOp::Refused(_, refused)) | Err(refused) => {
+                    Err((refused.code, refused.message))
+                }
+                Ok(_) => Ok(()),
+            }
+        };
+        let mut seen = Vec::new();
+        for fields in whole {
+            assert_eq!(read(fields), Ok(()), "control");
+            seen.push(fields.split('"').nth(3).expect("an op"));
+            for (name, value) in [("symb", "\"AAA\""), ("tag", "null"), ("Symbol", "[]")] {
+                let (code, why) = read(&format!("{fields},\"{name}\":{value}")).expect_err(fields);
+                assert!(
+                    code == "bad_field" && why.starts_with(&format!("{name}: no field")),
+                    "{why}"
+                );
+            }
+        }
+        assert!(OPS.iter().all(|(op, _)| seen.contains(op)), "each is tried");
+        let refused = read(r#""op":"cancel_all","symb":"AAA""#).unwrap_err().1;
+        assert!(refused.ends_with("which has op, id, symbol"), "{refused}");
+        // A part of a batch is refused alone, and a second way to prove a key is none to pass over.
+        let parts = r#"{"requests":[{"op":"cancel","order":"a","x":1},{"op":"cancel","order":"b"},
+            {"op":"cancel","order":"b","id":[]}]}"#;
+        let parts = batch(parts.as_bytes(), &instruments()).expect("a batch");
+        assert_eq!(parts.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, false]);
+        let refused = read(r#""op":"auth","token":"t","key":"k""#).unwrap_err().1;
+        assert!(refused.starts_with("key: "), "{refused}");
+        for body in [r#"{"requests":[{},{}],"x":1}"#, r#"{"fault":"skip","counts":3}"#] {
+            let refused = match body.contains("fault") {
+                true => fault(body.as_bytes()).map(drop),
+                false => batch(body.as_bytes(), &instruments()).map(drop),
+            };
+            assert_eq!(refused.expect_err(body).code, "bad_field");
         }
     }
 

@@ -8,7 +8,11 @@ use serde_json::json;
 pub const CODES: [(&str, u16, &str); 26] = [
     ("bad_json", 400, "the body is no JSON object"),
     ("missing_field", 400, "a field is missing; the message names it"),
-    ("bad_field", 400, "a field has a value that it can't have; the message names it"),
+    (
+        "bad_field",
+        400,
+        "a field that the request does not have, or a value that it can't have; the message names it",
+    ),
     ("missing_header", 401, "FB-KEY, FB-TIMESTAMP or FB-SIGN is missing or no text"),
     ("unknown_key", 401, "there is no such key"),
     ("key_expired", 401, "the key is past its end"),

@@ -262,8 +262,9 @@ pub(crate) fn document() -> Value {
     json!({
         "openapi": "3.1.0",
         "info": { "title": "Fairbell web door", "version": "1", "description":
-            "Prices and quantities are decimals in strings. Unknown fields of a body are ignored; a parameter of a \
-             query that the path does not have, that has no value or that comes twice is refused (bad_field)." },
+            "Prices and quantities are decimals in strings. A field of a body that the request does not have is refused \
+             (bad_field), and so is a parameter of a query that the path does not have, that has no value or that \
+             comes twice." },
         "paths": paths,
         "components": {
             "schemas": schemas::schemas(),
@@ -278,6 +279,7 @@ pub(crate) fn document() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{command, request};
 
     /// All references of a document.
     fn references(of: &Value, found: &mut Vec<String>) {
@@ -354,6 +356,26 @@ mod tests {
         }
         for (name, status, _) in CODES {
             assert_eq!(document["x-error-codes"][name]["status"], status);
+        }
+        // What a body has is what is read of it.
+        let schemas = &document["components"]["schemas"];
+        for (name, fields) in [
+            ("NewOrder", &request::NEW[..]),
+            ("Replace", &request::REPLACE),
+            ("CancelAfter", &request::CANCEL_AFTER),
+            ("Batch", &command::BATCH),
+            ("Fault", &command::FAULT),
+            ("Operator", &crate::venue::OPERATE),
+        ] {
+            let told = schemas[name]["properties"].as_object().expect("an object");
+            assert_eq!(told.len(), fields.len(), "{name}");
+            assert!(fields.iter().all(|field| told.contains_key(*field)), "{name}");
+            assert_eq!(schemas[name]["additionalProperties"], false, "{name}");
+        }
+        let parts = schemas["Batch"]["properties"]["requests"]["items"]["oneOf"].as_array();
+        for part in parts.expect("a list") {
+            assert_eq!(part["additionalProperties"], false);
+            assert!(command::COMMON.iter().all(|field| part["properties"][field].is_object()));
         }
         let mut found = Vec::new();
         references(&document, &mut found);

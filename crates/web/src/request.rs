@@ -10,6 +10,27 @@ use crate::error::ApiError;
 pub const BODY_MAX: usize = 64 * 1_024;
 /// Longest client order id, bytes.
 pub const CLIENT_ID_MAX: usize = 14;
+/// Longest part of an unknown field's name that its refusal repeats, characters.
+const NAME_MAX: usize = 32;
+
+/// Fields of a new order.
+pub(crate) const NEW: [&str; 10] = [
+    "symbol",
+    "side",
+    "type",
+    "qty",
+    "price",
+    "time_in_force",
+    "post_only",
+    "client_order_id",
+    "deadline_ms",
+    "validate_only",
+];
+/// Fields of a replace, but the order that it is of.
+pub(crate) const REPLACE: [&str; 5] =
+    ["client_order_id", "qty", "price", "deadline_ms", "validate_only"];
+/// Fields of a dead man's switch.
+pub(crate) const CANCEL_AFTER: [&str; 1] = ["timeout_ms"];
 
 /// The instruments of the venue.
 #[derive(Clone, Debug, Default)]
@@ -129,6 +150,27 @@ pub(crate) fn bad(field: &str, why: &str) -> ApiError {
     ApiError::new("bad_field", format!("{field}: {why}"))
 }
 
+/// Refuses a field that a request does not have, by its name: passed over, it would widen what it was to
+/// narrow, such as the orders that are cancelled.
+pub(crate) fn only(map: &Map<String, Value>, fields: &[&[&str]]) -> Result<(), ApiError> {
+    let is_known = |name: &str| fields.iter().any(|some| some.contains(&name));
+    let Some(name) = map.keys().find(|name| !is_known(name)) else { return Ok(()) };
+    let shown: String = name.chars().take(NAME_MAX).collect();
+    let why = match fields.concat().join(", ") {
+        all if all.is_empty() => "no field; this request has no body".to_string(),
+        all => format!("no field of this request, which has {all}"),
+    };
+    Err(bad(&shown, &why))
+}
+
+/// Refuses a body with fields where there are none: nothing and an empty object are the same.
+///
+/// # Errors
+/// The first field, or it is no JSON object.
+pub(crate) fn no_fields(body: &[u8]) -> Result<(), ApiError> {
+    if body.trim_ascii().is_empty() { Ok(()) } else { only(&object(body)?, &[]) }
+}
+
 /// A text; JSON numbers are refused, because their decimals are not exact in every client.
 pub(crate) fn text<'a>(
     map: &'a Map<String, Value>,
@@ -207,7 +249,9 @@ fn price_of(map: &Map<String, Value>) -> Result<Option<Price>, ApiError> {
 /// # Errors
 /// The refusal.
 pub fn new_order(body: &[u8], instruments: &Instruments) -> Result<New, ApiError> {
-    new_of(&object(body)?, instruments)
+    let map = object(body)?;
+    only(&map, &[&NEW])?;
+    new_of(&map, instruments)
 }
 
 /// A new order of the fields of an object.
@@ -255,7 +299,9 @@ pub(crate) fn new_of(map: &Map<String, Value>, instruments: &Instruments) -> Res
 /// # Errors
 /// The refusal.
 pub fn replace(body: &[u8]) -> Result<Replace, ApiError> {
-    replace_of(&object(body)?)
+    let map = object(body)?;
+    only(&map, &[&REPLACE])?;
+    replace_of(&map)
 }
 
 /// A replace of the fields of an object.
@@ -275,7 +321,9 @@ pub(crate) fn replace_of(map: &Map<String, Value>) -> Result<Replace, ApiError> 
 /// # Errors
 /// The refusal.
 pub fn cancel_after(body: &[u8]) -> Result<u64, ApiError> {
-    cancel_after_of(&object(body)?)
+    let map = object(body)?;
+    only(&map, &[&CANCEL_AFTER])?;
+    cancel_after_of(&map)
 }
 
 /// Milliseconds of a dead man's switch, of the fields of an object.
@@ -310,7 +358,7 @@ mod tests {
     #[test]
     fn an_order_is_read() {
         let body = br#"{"symbol":"BTCUSD","side":"sell","qty":"0.5","price":"78000.25",
-            "client_order_id":"a-1","time_in_force":"gtc","post_only":true,"unknown":{"x":1}}"#;
+            "client_order_id":"a-1","time_in_force":"gtc","post_only":true,"deadline_ms":null}"#;
         let order = new_order(body, &instruments()).expect("an order");
         assert_eq!((order.side, order.qty, order.post_only), (Side::Sell, Qty(50_000_000), true));
         assert_eq!(order.price, Some(Price(780_002_500)));
@@ -387,6 +435,41 @@ mod tests {
         assert!(replace(br#"{"client_order_id":"b","qty":"1"}"#).is_err());
         assert_eq!(cancel_after(br#"{"timeout_ms":0}"#), Ok(0));
         assert!(cancel_after(br#"{"timeout_ms":1}"#).is_err());
+    }
+
+    #[test]
+    fn fields_that_a_request_does_not_have_are_refused_by_name() {
+        let new = r#""symbol":"AAA","side":"buy","qty":"1","price":"2""#;
+        let replace_by = r#""client_order_id":"b","qty":"1","price":"1""#;
+        let off = r#""timeout_ms":0"#;
+        let read = |of: &str, body: &str| match of {
+            "new" => new_order(body.as_bytes(), &instruments()).map(drop),
+            "replace" => replace(body.as_bytes()).map(drop),
+            "switch" => cancel_after(body.as_bytes()).map(drop),
+            _ => no_fields(body.as_bytes()),
+        };
+        for (of, fields) in [("new", new), ("replace", replace_by), ("switch", off), ("none", "")] {
+            assert_eq!(read(of, &format!("{{{fields}}}")), Ok(()), "control: {of}");
+            let comma = if fields.is_empty() { "" } else { "," };
+            // Whatever its value is, and also where it is a field of something else.
+            for (name, value) in
+                [("symb", "\"AAA\""), ("tif", "null"), ("op", "\"new\""), ("", "0")]
+            {
+                let body = format!("{{{fields}{comma}\"{name}\":{value}}}");
+                let refused = read(of, &body).expect_err(&body);
+                assert_eq!(refused.code, "bad_field");
+                assert!(refused.message.starts_with(&format!("{name}: no field")), "{refused:?}");
+            }
+        }
+        let long = format!("{{\"{}\":1}}", "é".repeat(10_000));
+        let refused = cancel_after(long.as_bytes()).unwrap_err();
+        assert!(refused.code == "bad_field" && refused.message.len() < 200, "{refused:?}");
+        assert!(refused.message.contains("which has timeout_ms"), "{refused:?}");
+        for (body, due) in
+            [("", None), (" \r\n", None), ("null", Some("bad_json")), ("x", Some("bad_json"))]
+        {
+            assert_eq!(no_fields(body.as_bytes()).err().map(|of| of.code), due, "{body:?}");
+        }
     }
 
     /// Pieces that bodies are made of, so that many get far.

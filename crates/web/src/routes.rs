@@ -187,13 +187,18 @@ async fn cancel(
     Path(id): Path<String>,
     request: Request,
 ) -> Response {
-    let read = move |_: Option<&str>, _: &[u8]| Ok(Ask::Cancel(request::client_id(&id)?));
+    let read = move |_: Option<&str>, body: &[u8]| {
+        request::no_fields(body)?;
+        Ok(Ask::Cancel(request::client_id(&id)?))
+    };
     asked((door, from), request, Scope::Trade, read).await
 }
 
 async fn mass_cancel(State(door): Here, ConnectInfo(from): From, request: Request) -> Response {
     let market = Arc::clone(&door.market);
-    let read = move |query: Option<&str>, _: &[u8]| {
+    let read = move |query: Option<&str>, body: &[u8]| {
+        // A symbol in there would be passed over, and the orders of all be cancelled.
+        request::no_fields(body)?;
         let symbol = |name: &str| -> Result<Symbol, ApiError> {
             market.instruments().by_symbol(name).map(|one| one.symbol)
         };
@@ -270,7 +275,10 @@ async fn cancel_after(State(door): Here, ConnectInfo(from): From, request: Reque
 }
 
 async fn open_orders(State(door): Here, ConnectInfo(from): From, request: Request) -> Response {
-    asked((door, from), request, Scope::Read, |_, _| Ok(Ask::OpenOrders)).await
+    asked((door, from), request, Scope::Read, |_, body| {
+        request::no_fields(body).map(|()| Ask::OpenOrders)
+    })
+    .await
 }
 
 async fn order(
@@ -279,31 +287,41 @@ async fn order(
     Path(id): Path<String>,
     request: Request,
 ) -> Response {
-    let read = move |_: Option<&str>, _: &[u8]| Ok(Ask::Order(request::client_id(&id)?, None));
+    let read = move |_: Option<&str>, body: &[u8]| {
+        request::no_fields(body)?;
+        Ok(Ask::Order(request::client_id(&id)?, None))
+    };
     asked((door, from), request, Scope::Read, read).await
 }
 
 async fn positions(State(door): Here, ConnectInfo(from): From, request: Request) -> Response {
-    asked((door, from), request, Scope::Read, |_, _| Ok(Ask::Positions)).await
+    asked((door, from), request, Scope::Read, |_, body| {
+        request::no_fields(body).map(|()| Ask::Positions)
+    })
+    .await
 }
 
 async fn fills(State(door): Here, ConnectInfo(from): From, request: Request) -> Response {
-    let read = |query: Option<&str>, _: &[u8]| {
+    let read = |query: Option<&str>, body: &[u8]| {
+        request::no_fields(body)?;
         Ok(Ask::Fills(count(query, "limit", 10_000)?, since(query)?))
     };
     asked((door, from), request, Scope::Read, read).await
 }
 
 async fn latency(State(door): Here, ConnectInfo(from): From, request: Request) -> Response {
-    asked((door, from), request, Scope::Read, |_, _| Ok(Ask::Trips)).await
+    asked((door, from), request, Scope::Read, |_, body| {
+        request::no_fields(body).map(|()| Ask::Trips)
+    })
+    .await
 }
 
 async fn token(State(door): Here, ConnectInfo(from): From, request: Request) -> Response {
-    let admitted = match private(&door, from, request, Scope::Read).await {
-        Ok((admitted, ..)) => admitted,
+    let (admitted, body) = match private(&door, from, request, Scope::Read).await {
+        Ok((admitted, _, body)) => (admitted, body),
         Err(refused) => return refused.into_response(),
     };
-    let token = door.token(&admitted.key);
+    let token = request::no_fields(&body).and_then(|()| door.token(&admitted.key));
     let told = token.map(|(token, until)| json!({ "token": token, "expires_ms": until }));
     with_credits(admitted.credits, answer(told))
 }

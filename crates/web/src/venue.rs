@@ -16,6 +16,7 @@ use types::NodeId;
 
 use crate::auth::Scope;
 use crate::error::ApiError;
+use crate::request::{no_fields, only};
 use crate::routes::{answer, private, with_credits};
 use crate::server::Door;
 
@@ -33,6 +34,8 @@ pub const ACTIONS: [&str; 11] = [
     "lock",
     "unlock",
 ];
+/// Fields of a request to carry one out.
+pub(crate) const OPERATE: [&str; 1] = ["action"];
 /// Longest name of an operator, bytes, and what names of keys are shown as that are none.
 const NAME_MAX: usize = 64;
 const NO_NAME: &str = "web-door";
@@ -198,6 +201,7 @@ fn action(body: &[u8]) -> Result<Value, ApiError> {
     let map: Map<String, Value> = serde_json::from_slice(body).map_err(|error| {
         ApiError::new("bad_json", format!("the body is no JSON object: {error}"))
     })?;
+    only(&map, &[&OPERATE])?;
     let missing = || ApiError::new("missing_field", "action is missing");
     let action = map.get("action").filter(|action| !action.is_null()).ok_or_else(missing)?;
     let name = match action {
@@ -232,7 +236,7 @@ pub(crate) async fn operate(
         Ok(read) => read,
         Err(refused) => return refused.into_response(),
     };
-    let wanted = if asked { Ok(json!("status")) } else { action(&body) };
+    let wanted = if asked { no_fields(&body).map(|()| json!("status")) } else { action(&body) };
     let done = match wanted {
         Err(refused) => Err(refused),
         Ok(action) => {
@@ -256,7 +260,8 @@ mod tests {
         let code = |body: &str| action(body.as_bytes()).map_err(|refused| refused.code);
         assert_eq!(code(r#"{"action": "status"}"#), Ok(json!("status")));
         let halt = json!({ "halt": { "instrument": "GENA" } });
-        assert_eq!(code(&json!({ "action": halt, "more": 1 }).to_string()), Ok(halt));
+        assert_eq!(code(&json!({ "action": halt }).to_string()), Ok(halt.clone()));
+        assert_eq!(code(&json!({ "action": halt, "more": 1 }).to_string()), Err("bad_field"));
         for (body, why) in [
             ("", "bad_json"),
             ("[]", "bad_json"),

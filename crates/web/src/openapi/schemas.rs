@@ -43,6 +43,13 @@ fn whole_object(properties: &[(&str, Value)]) -> Value {
     object(&names, properties)
 }
 
+/// What a request has, and nothing else.
+fn asked(required: &[&str], properties: &[(&str, Value)]) -> Value {
+    let mut schema = object(required, properties);
+    schema["additionalProperties"] = false.into();
+    schema
+}
+
 /// A decimal above 0 is told apart by the door; the pattern is that of the text.
 fn decimal() -> Value {
     json!({ "type": "string", "pattern": "^[0-9]{1,12}(\\.[0-9]{1,8})?$" })
@@ -74,11 +81,13 @@ fn requests() -> Vec<(&'static str, Value)> {
     let with =
         |first: &[(&'static str, Value)], rest: &[(&'static str, Value)]| [first, rest].concat();
     let op = |name: &str| ("op", json!({ "const": name }));
+    // The client's own; nothing repeats it.
+    let own = || ("id", json!({ "type": ["string", "integer", "null"] }));
     let parts = json!({ "oneOf": [
-        object(&["op", "symbol", "side", "qty"], &with(&[op("new")], &new)),
-        object(&["op", "order", "client_order_id", "qty", "price"],
-               &with(&[op("replace"), ("order", id())], &replace)),
-        object(&["op", "order"], &[op("cancel"), ("order", id())]),
+        asked(&["op", "symbol", "side", "qty"], &with(&[op("new"), own()], &new)),
+        asked(&["op", "order", "client_order_id", "qty", "price"],
+              &with(&[op("replace"), own(), ("order", id())], &replace)),
+        asked(&["op", "order"], &[op("cancel"), own(), ("order", id())]),
     ] });
     let requests = json!({
         "type": "array", "minItems": BATCH_MIN, "maxItems": BATCH_MAX, "items": parts,
@@ -89,11 +98,11 @@ fn requests() -> Vec<(&'static str, Value)> {
     let ms = json!({ "type": "integer", "minimum": 0, "maximum": 60_000 });
     let faults = ["reject", "delay", "drop", "drop_answer", "skip"];
     vec![
-        ("NewOrder", object(&["symbol", "side", "qty"], &new)),
-        ("Replace", object(&["client_order_id", "qty", "price"], &replace)),
-        ("Batch", object(&["requests"], &[("requests", requests)])),
-        ("CancelAfter", object(&["timeout_ms"], &[("timeout_ms", timeout)])),
-        ("Fault", object(&["fault"], &[("fault", choice(&faults)), ("count", count), ("ms", ms)])),
+        ("NewOrder", asked(&["symbol", "side", "qty"], &new)),
+        ("Replace", asked(&["client_order_id", "qty", "price"], &replace)),
+        ("Batch", asked(&["requests"], &[("requests", requests)])),
+        ("CancelAfter", asked(&["timeout_ms"], &[("timeout_ms", timeout)])),
+        ("Fault", asked(&["fault"], &[("fault", choice(&faults)), ("count", count), ("ms", ms)])),
     ]
 }
 
@@ -269,11 +278,14 @@ fn public() -> Vec<(&'static str, Value)> {
         ("Done", whole_object(&[("text", text()), ("data", json!({}))])),
         (
             "Operator",
-            whole_object(&[(
-                "action",
-                json!({ "type": ["string", "object"], "description":
+            asked(
+                &["action"],
+                &[(
+                    "action",
+                    json!({ "type": ["string", "object"], "description":
                 format!("one of {}, with its parameters", crate::venue::ACTIONS.join(", ")) }),
-            )]),
+                )],
+            ),
         ),
         ("Document", json!({ "type": "object", "required": ["openapi", "paths"] })),
     ]

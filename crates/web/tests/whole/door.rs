@@ -184,6 +184,27 @@ fn paths_are_served_and_refusals_have_their_codes() {
                 signed("all", now_ms(), ("DELETE", "/v1/orders?symbol=AAA"), ""),
                 (503, "session_down"),
             ),
+            // So is a field of a body that is none, where a path has no body, too.
+            (
+                signed("all", now_ms(), ("DELETE", "/v1/orders"), r#"{"symbol":"AAA"}"#),
+                (400, "bad_field"),
+            ),
+            (
+                signed("all", now_ms(), ("DELETE", "/v1/orders/a"), r#"{"qty":"1"}"#),
+                (400, "bad_field"),
+            ),
+            (signed("all", now_ms(), ("GET", "/v1/orders"), "x"), (400, "bad_json")),
+            (
+                signed("all", now_ms(), ("POST", "/v1/ws_token"), r#"{"key":"all"}"#),
+                (400, "bad_field"),
+            ),
+            (signed("steers", now_ms(), ("GET", "/v1/operator"), r#"{"x":1}"#), (400, "bad_field")),
+            // Control: an empty object is nothing.
+            (signed("all", now_ms(), ("DELETE", "/v1/orders"), "{}"), (503, "session_down")),
+            (
+                signed("all", now_ms(), ("POST", "/v1/cancel_after"), r#"{"timeout_ms":0,"x":1}"#),
+                (400, "bad_field"),
+            ),
             (signed("nobody", now_ms(), ("GET", "/v1/orders"), ""), (401, "unknown_key")),
             (signed("all", now_ms() - 9_000, ("GET", "/v1/orders"), ""), (401, "late_timestamp")),
             (signed("reads", now_ms(), ("DELETE", "/v1/orders"), ""), (403, "wrong_scope")),
@@ -421,6 +442,8 @@ fn what_is_wrong_with_an_order_over_a_socket_is_its_answer() {
             (r#"{"op":"cancel","id":"n","order":"with space"}"#, 400, "bad_field"),
             (r#"{"op":"order","id":"n"}"#, 400, "missing_field"),
             (r#"{"op":"cancel_all","id":"n","symbol":"ZZZ"}"#, 404, "not_found"),
+            (r#"{"op":"cancel_all","id":"n","symb":"AAA"}"#, 400, "bad_field"),
+            (r#"{"op":"cancel_all","id":"n","symbol":"AAA"}"#, 503, "session_down"),
             (r#"{"op":"cancel_after","id":"n"}"#, 400, "missing_field"),
             (r#"{"op":"batch","id":"n","requests":[]}"#, 400, "bad_field"),
             (r#"{"op":"cancel","id":"n","order":"a"}"#, 503, "session_down"),
