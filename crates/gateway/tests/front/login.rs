@@ -189,6 +189,30 @@ fn a_client_that_comes_back_gets_exactly_what_it_missed() {
     assert_eq!(bench.gateway.counters().reports, 20 + 37 + 57 + 1);
 }
 
+/// How a client learns where a replay ends.
+#[test]
+fn whoever_asked_where_the_stream_ends_logs_in_again_at_once_for_all_of_it() {
+    let mut bench = Bench::new();
+    (1..=30).for_each(|n| bench.root.tell(report(1, n, 0)));
+    bench.connect(1, "USER1", "secret1");
+    bench.client_mut(1).soup.resume_from(SESSION, 0);
+    assert_eq!(bench.ask_in(1), "A");
+    assert_eq!(bench.client(1).soup.next_seq(), 31);
+    // The root has not answered to the end of that session yet.
+    bench.root.attach = 0;
+    let mut bytes = Vec::new();
+    bench.client_mut(1).soup.logout(&mut bytes).expect("active");
+    bench.write(1, &bytes);
+    assert!(bench.client(1).closed);
+    bench.root.attach = ATTACHED;
+    bench.root.tell(report(1, 31, 0));
+    bench.login(2, 1);
+    assert_eq!(bench.client(2).user_refs(), (1..=31).collect::<Vec<_>>());
+    bench.run(3 * SECOND);
+    assert!(!bench.client(2).closed, "the end of the first session is none of the second's");
+    assert_eq!(bench.gateway.counters().logins_refused, 0);
+}
+
 #[test]
 fn heartbeats_come_every_second_of_silence() {
     let mut bench = Bench::new();
