@@ -70,7 +70,7 @@ pub enum Switch {
 pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let complaint = "write a whole number above zero and a unit, like 30s, 500ms or 2m";
+    let complaint = "write a whole number above zero and a unit (us, ms, s, m or h), like 30s, 500ms or 2m";
     let number: u64 = number.parse().map_err(|_| complaint.to_string())?;
     let micros_each = match unit {
         "us" => 1,
@@ -84,6 +84,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         Some(micros) if micros > 0 => Ok(Duration::from_micros(micros)),
         _ => Err(complaint.to_string()),
     }
+}
+
+/// A seed alone: any number that another one follows.
+pub fn seed(text: &str) -> Result<u64, String> {
+    let seed = text.parse().ok().filter(|seed| *seed < u64::MAX);
+    seed.ok_or_else(|| format!("write a whole number from 0 to {}", u64::MAX - 1))
 }
 
 /// `0..1000`: the first seed and the one after the last.
@@ -108,6 +114,14 @@ mod tests {
             ["", "s", "30", "-1s", "1.5s", "0s", "1d", "99999999999999999999s", "9999999999h"]
         {
             assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_seed_is_followed_by_another_number() {
+        assert_eq!(seed("18446744073709551614"), Ok(u64::MAX - 1));
+        for bad in ["18446744073709551615", "18446744073709551616", "-1", "", "1x"] {
+            assert!(seed(bad).is_err(), "{bad}");
         }
     }
 

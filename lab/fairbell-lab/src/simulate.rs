@@ -2,7 +2,7 @@
 //! scenarios from files, and attacks.
 
 use clap::Args;
-use fairbell::options::seeds;
+use fairbell::options::{seed, seeds};
 use std::io::IsTerminal;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "A..B", value_parser = seeds)]
     pub seeds: Option<Range<u64>>,
     /// This seed alone
-    #[arg(long, value_name = "S", conflicts_with = "seeds")]
+    #[arg(long, value_name = "S", value_parser = seed, conflicts_with = "seeds")]
     pub seed: Option<u64>,
     /// Orders of each seed
     #[arg(long, value_name = "N", default_value_t = DEFAULT_ORDERS,
@@ -80,7 +80,7 @@ impl SimArgs {
     pub fn seeds(&self) -> Range<u64> {
         let usual = 0..if self.scenario.is_some() { 5 } else { 1_000 };
         let seeds = self.seeds.clone().unwrap_or(usual);
-        self.seed.map_or(seeds, |seed| seed..seed.saturating_add(1))
+        self.seed.map_or(seeds, |seed| seed..seed + 1)
     }
 }
 

@@ -20,13 +20,10 @@ pub(crate) fn sum<R, S: Default + Send>(
     add: impl Fn(&mut S, R) -> (u64, u64) + Sync,
     progress: impl Fn(u64, u64) + Sync,
 ) -> S {
-    let (next, sum) = (AtomicU64::new(seeds.start), Mutex::new(S::default()));
+    let (next, sum) = (AtomicU64::new(0), Mutex::new(S::default()));
     let work = || {
         loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                return;
-            }
+            let Some(seed) = take(&next, &seeds) else { return };
             let report = catch_unwind(AssertUnwindSafe(|| run(seed)));
             let report = report.unwrap_or_else(|panic| panicked(seed, text(panic.as_ref())));
             let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,7 +40,31 @@ pub(crate) fn sum<R, S: Default + Send>(
     sum.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The next seed of a range; `next` counts those that were taken, from 0, and so does not pass the largest number.
+pub(crate) fn take(next: &AtomicU64, seeds: &Range<u64>) -> Option<u64> {
+    let taken = next.fetch_add(1, Ordering::Relaxed);
+    (taken < seeds.end.saturating_sub(seeds.start)).then(|| seeds.start + taken)
+}
+
 fn text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_up_to_the_largest_are_run_once() {
+        let first = u64::MAX - 3;
+        let add = |sum: &mut Vec<u64>, seed| {
+            sum.push(seed);
+            (sum.len() as u64, 0)
+        };
+        let panicked = |_: u64, text: &str| panic!("{text}");
+        let mut ran: Vec<u64> = sum(first..u64::MAX, 4, |seed| seed, panicked, add, |_, _| {});
+        ran.sort_unstable();
+        assert_eq!(ran, [first, first + 1, first + 2]);
+    }
 }

@@ -31,7 +31,7 @@ pub struct FuzzArgs {
     #[arg(long, value_name = "A..B", value_parser = fairbell::options::seeds, default_value = "0..10000")]
     pub seeds: Range<u64>,
     /// This seed alone
-    #[arg(long, value_name = "S", conflicts_with = "seeds")]
+    #[arg(long, value_name = "S", value_parser = fairbell::options::seed, conflicts_with = "seeds")]
     pub seed: Option<u64>,
     /// Give every seed so many roots that serve in turn [default: 3 in some seeds, else one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(3..=3))]
@@ -50,7 +50,7 @@ pub struct FuzzArgs {
 }
 
 pub(super) fn run(args: &FuzzArgs) -> Result<(), Failure> {
-    let seeds = args.seed.map_or(args.seeds.clone(), |seed| seed..seed.saturating_add(1));
+    let seeds = args.seed.map_or(args.seeds.clone(), |seed| seed..seed + 1);
     if let Some(shards) = args.shards {
         return super::shards::run(seeds, shards, args.json);
     }

@@ -30,7 +30,7 @@ pub struct ReplicasArgs {
     #[arg(long, value_name = "A..B", value_parser = fairbell::options::seeds, default_value = "0..10000")]
     pub seeds: Range<u64>,
     /// This seed alone
-    #[arg(long, value_name = "S", conflicts_with = "seeds")]
+    #[arg(long, value_name = "S", value_parser = fairbell::options::seed, conflicts_with = "seeds")]
     pub seed: Option<u64>,
     /// Replicas, 3 or 5 [default: the seed says]
     #[arg(long, value_name = "N", value_parser = ["3", "5"])]
@@ -63,7 +63,7 @@ impl ReplicasArgs {
 }
 
 pub(super) fn run(args: &ReplicasArgs) -> Result<(), Failure> {
-    let seeds = args.seed.map_or(args.seeds.clone(), |seed| seed..seed.saturating_add(1));
+    let seeds = args.seed.map_or(args.seeds.clone(), |seed| seed..seed + 1);
     let options = args.options();
     let bar = progress(seeds.end.saturating_sub(seeds.start), "groups");
     let summary = run_seeds(seeds.clone(), threads(), &options, &told(&bar));

@@ -2,18 +2,15 @@
 //! so that nothing depends on how many threads there are.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::thread;
 
 /// `work` of every seed.
 pub fn map<T: Send>(seeds: Range<u64>, work: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let count = seeds.end.saturating_sub(seeds.start);
     let threads = thread::available_parallelism().map_or(1, usize::from).min(count as usize);
-    let next = AtomicU64::new(seeds.start);
-    let take = || {
-        let seed = next.fetch_add(1, Ordering::Relaxed);
-        (seed < seeds.end).then(|| (seed, work(seed)))
-    };
+    let next = AtomicU64::new(0);
+    let take = || crate::seeds::take(&next, &seeds).map(|seed| (seed, work(seed)));
     let mut done: Vec<(u64, T)> = thread::scope(|scope| {
         let worker = || std::iter::from_fn(take).collect::<Vec<_>>();
         let workers: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();
@@ -34,5 +31,6 @@ mod tests {
     fn results_come_in_the_order_of_the_seeds() {
         assert_eq!(map(7..100, |seed| seed * seed), (7..100).map(|n| n * n).collect::<Vec<u64>>());
         assert!(map(5..5, |seed| seed).is_empty());
+        assert_eq!(map(u64::MAX - 2..u64::MAX, |seed| seed), [u64::MAX - 2, u64::MAX - 1]);
     }
 }
