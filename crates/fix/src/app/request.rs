@@ -123,10 +123,19 @@ impl Refusal {
     pub const NO_PRICE: Refusal = Refusal::new(5, 99, "Price is required for this OrdType");
     /// Price(44) is given, and OrdType(40) does not allow it.
     pub const PRICE_UNWANTED: Refusal = Refusal::new(0, 11, "Price does not go with this OrdType");
-    /// StopPx(99) or PegOffsetValue(211) is missing.
+    /// StopPx(99) is missing, and OrdType(40) requires it.
     pub const NO_STOP: Refusal = Refusal::new(5, 99, "StopPx is required for this OrdType");
     /// StopPx(99) is given, and OrdType(40) does not allow it.
     pub const STOP_UNWANTED: Refusal = Refusal::new(0, 11, "StopPx does not go with this OrdType");
+    /// PegOffsetValue(211) is missing of a trailing stop.
+    pub const NO_OFFSET: Refusal =
+        Refusal::new(5, 99, "PegOffsetValue is required for a trailing stop");
+    /// PegOffsetValue(211) is given, and OrdType(40) does not allow it.
+    pub const OFFSET_UNWANTED: Refusal =
+        Refusal::new(0, 11, "PegOffsetValue does not go with this OrdType");
+    /// PegOffsetValue(211) is given of a midpoint peg.
+    pub const MID_OFFSET: Refusal =
+        Refusal::new(0, 11, "PegOffsetValue does not go with a midpoint peg");
     /// PegOffsetValue(211) of a primary peg would place the order on the far side of the best price.
     pub const PEG_OFFSET: Refusal = Refusal::new(
         0,
@@ -364,7 +373,7 @@ impl<'a> Raw<'a> {
                 return Err(Refusal::NO_STOP);
             }
             OrderType::Stop | OrderType::StopLimit => read(stop)?,
-            OrderType::TrailingStop if !trailing => return Err(Refusal::NO_STOP),
+            OrderType::TrailingStop if !trailing => return Err(Refusal::NO_OFFSET),
             OrderType::TrailingStop => match peg_offset(order_type, self.side()?, offset) {
                 Price(..=0) => return Err(Refusal::TRAIL_OFFSET),
                 distance => distance,
@@ -373,9 +382,9 @@ impl<'a> Raw<'a> {
                 Price(..0) => return Err(Refusal::PEG_OFFSET),
                 distance => distance,
             },
-            _ if !stop.is_empty() || offset != Price(0) => {
-                return Err(Refusal::STOP_UNWANTED);
-            }
+            _ if !stop.is_empty() => return Err(Refusal::STOP_UNWANTED),
+            OrderType::PegMid if offset != Price(0) => return Err(Refusal::MID_OFFSET),
+            _ if offset != Price(0) => return Err(Refusal::OFFSET_UNWANTED),
             _ => Price(0),
         };
         Ok((limit, stop))

@@ -72,9 +72,7 @@ impl<S: Store> Session<S> {
         let says_expected = wanted.is_some();
         let wanted = wanted.filter(|_| !begins_anew);
         if let Some(wanted) = wanted.filter(|&wanted| wanted > own) {
-            let text = format!(
-                "NextExpectedMsgSeqNum too high, expecting at most {own} but received {wanted}"
-            );
+            let text = too_high(own, wanted);
             if !reset {
                 self.note_ahead(wanted, own);
             }
@@ -135,18 +133,11 @@ impl<S: Store> Session<S> {
             }
             Err(Fault { reason, tag: None }) => return Err(reason.text().to_string()),
         }
-        let terms = self.terms(message)?;
-        if message.flag(tag::RESET_SEQ_NUM_FLAG.number) && terms.0 != 1 {
-            return Err("ResetSeqNumFlag Y goes with MsgSeqNum 1".to_string());
-        }
-        if message.get(tag::NEW_PASSWORD.number).is_some() {
-            return Err("The operator changes passwords, NewPassword does not".to_string());
-        }
-        Ok(terms)
+        self.terms(message)
     }
 
-    /// MsgSeqNum(34) and HeartBtInt(108) in seconds of a Logon, if both are acceptable; else what
-    /// is wrong.
+    /// MsgSeqNum(34) and HeartBtInt(108) in seconds of a valid Logon that asks for nothing but what
+    /// is agreed, at the start of a connection or later; else what is wrong, in words.
     fn terms(&self, message: &Message<'_>) -> Result<(u32, u64), String> {
         let most = self.config.heart_bt_int_max_s;
         let heart_bt_s = message.get(tag::HEART_BT_INT.number).and_then(value::uint);
@@ -161,8 +152,14 @@ impl<S: Store> Session<S> {
         if message.get(tag::ENCRYPT_METHOD.number) != Some(b"0") {
             return Err("EncryptMethod must be 0".to_string());
         }
-        let seq = message.seq_num().filter(|&seq| seq > 0);
-        Ok((seq.ok_or("MsgSeqNum must be above 0")?, heart_bt_s))
+        let seq = message.seq_num().filter(|&seq| seq > 0).ok_or("MsgSeqNum must be above 0")?;
+        if message.flag(tag::RESET_SEQ_NUM_FLAG.number) && seq != 1 {
+            return Err("ResetSeqNumFlag Y goes with MsgSeqNum 1".to_string());
+        }
+        if message.get(tag::NEW_PASSWORD.number).is_some() {
+            return Err("The operator changes passwords, NewPassword does not".to_string());
+        }
+        Ok((seq, heart_bt_s))
     }
 
     fn wanted(&self, message: &Message<'_>) -> Option<u32> {
@@ -195,23 +192,28 @@ impl<S: Store> Session<S> {
         });
     }
 
-    /// Handles a Logon with ResetSeqNumFlag(141) on a live connection: both sides begin at 1 again.
+    /// Handles a Logon with ResetSeqNumFlag(141) on a live connection: both sides begin at 1 again,
+    /// unless the Logon is refused, which resets nothing.
     pub(super) fn reset_in_session(
         &mut self,
         now: Nanos,
         message: &Message<'_>,
-        seq: u32,
         out: &mut Vec<u8>,
     ) -> Option<Ending> {
-        let terms = self.terms(message);
-        let Some((_, heart_bt_s)) = terms.ok().filter(|_| seq == 1) else {
-            self.logout(now, "Logon with ResetSeqNumFlag not acceptable", out);
-            return None;
-        };
-        self.reset();
-        self.heart_bt_ns = heart_bt_s * Nanos::SECOND;
-        self.advance(seq);
-        self.answer(now, heart_bt_s, true, false, out);
+        let wanted = self.wanted(message);
+        let terms = self.terms(message).and_then(|terms| match wanted {
+            Some(wanted) if wanted > 1 => Err(too_high(1, wanted)),
+            _ => Ok(terms),
+        });
+        match terms {
+            Err(why) => self.logout(now, &why, out),
+            Ok((seq, heart_bt_s)) => {
+                self.reset();
+                self.heart_bt_ns = heart_bt_s * Nanos::SECOND;
+                self.advance(seq);
+                self.answer(now, heart_bt_s, true, wanted.is_some(), out);
+            }
+        }
         None
     }
 
@@ -222,6 +224,11 @@ impl<S: Store> Session<S> {
         self.queue.clear();
         self.outbound.reset();
     }
+}
+
+/// Why NextExpectedMsgSeqNum(789) is refused where the next message of this side is number `own`.
+fn too_high(own: u32, wanted: u32) -> String {
+    format!("NextExpectedMsgSeqNum too high, expecting at most {own} but received {wanted}")
 }
 
 /// Appends a Logout for a Logon that no session takes, or whose numbers begin anew: its number is 1

@@ -421,7 +421,7 @@ impl<S: Store> Session<S> {
     ) -> Option<Ending> {
         match message.msg_type() {
             b"A" if message.flag(tag::RESET_SEQ_NUM_FLAG.number) => {
-                return self.reset_in_session(now, message, seq, out);
+                return self.reset_in_session(now, message, out);
             }
             b"4" if !message.flag(tag::GAP_FILL_FLAG.number) => {
                 self.sequence_reset(now, message, seq, out);

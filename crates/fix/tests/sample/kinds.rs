@@ -148,7 +148,7 @@ const CROSSES: [Liquidity; 4] = [
     Liquidity::IntradayCross,
 ];
 
-const REFUSALS: [Refusal; 24] = [
+const REFUSALS: [Refusal; 27] = [
     Refusal::IDENTIFIER,
     Refusal::SYMBOL,
     Refusal::NO_QUANTITY,
@@ -158,6 +158,9 @@ const REFUSALS: [Refusal; 24] = [
     Refusal::PRICE_UNWANTED,
     Refusal::NO_STOP,
     Refusal::STOP_UNWANTED,
+    Refusal::NO_OFFSET,
+    Refusal::OFFSET_UNWANTED,
+    Refusal::MID_OFFSET,
     Refusal::PEG_OFFSET,
     Refusal::TRAIL_OFFSET,
     Refusal::EXPIRY,

@@ -141,7 +141,7 @@ fn each_refusal_has_its_words() {
         ("40=2|", "40=2|99=1|", Refusal::STOP_UNWANTED),
         ("40=2|", "40=2|18=R|", Refusal::EXEC_INST),
         ("40=2|", "40=P|", Refusal::EXEC_INST),
-        ("40=2|44=78350.5|", "40=P|18=a|", Refusal::NO_STOP),
+        ("40=2|44=78350.5|", "40=P|18=a|", Refusal::NO_OFFSET),
         ("40=2|", "40=2|59=6|", Refusal::EXPIRY),
         ("40=2|", "40=2|126=20261231-00:00:00|", Refusal::EXPIRY),
         ("40=2|", "40=2|432=20261230|", Refusal::EXPIRY),

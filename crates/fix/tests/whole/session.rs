@@ -216,6 +216,38 @@ fn a_reset_that_expects_more_than_the_first_message_is_refused_and_resets_nothin
 }
 
 #[test]
+fn a_reset_of_a_live_session_goes_by_the_rules_of_the_first_logon() {
+    let mut bench = bench(|_| {});
+    bench.logon("");
+    bench.report("one");
+    let begun = ["35=A|34=1|98=0|108=30|141=Y|789=2"];
+    assert_eq!(bench.send_as(1, "A", "98=0|108=30|141=Y|789=1|"), begun);
+    assert_eq!(bench.send_as(2, "1", "112=a|"), ["35=0|34=2|112=a"]);
+    // Who does not say what it expects is not told either.
+    assert_eq!(bench.send_as(1, "A", "98=0|108=30|141=Y|"), ["35=A|34=1|98=0|108=30|141=Y"]);
+    for (seq, fields, text) in [
+        (
+            1,
+            "108=30|141=Y|789=2|",
+            "NextExpectedMsgSeqNum too high, expecting at most 1 but received 2",
+        ),
+        (2, "108=30|141=Y|789=1|", "ResetSeqNumFlag Y goes with MsgSeqNum 1"),
+        (1, "108=3601|141=Y|", "HeartBtInt must be 0 to 3600"),
+    ] {
+        let mut bench = self::bench(|_| {});
+        bench.logon("");
+        bench.report("one");
+        let refused = bench.send_as(seq, "A", &format!("98=0|{fields}"));
+        assert_eq!(refused, [format!("35=5|34=3|58={text}")], "its number goes on");
+        assert_eq!(bench.ending, None, "it may answer");
+        assert_eq!(bench.door.take_ahead(), None);
+        assert_eq!(bench.door.session(0).unwrap().numbers(), (2, 4), "nothing begins anew");
+        bench.reconnect();
+        assert_eq!(bench.send_as(2, "A", "98=0|108=30|789=2|")[1], "35=8|34=2|43=Y|58=one");
+    }
+}
+
+#[test]
 fn a_resend_of_what_was_never_sent_ends_the_session_and_is_told() {
     let mut bench = bench(|_| {});
     bench.logon("");

@@ -55,6 +55,31 @@ fn offsets_have_the_sign_of_fix_and_come_back_as_they_were_asked_for() {
     }
 }
 
+/// A text about StopPx is of no use to whoever sent another field, or has to send one.
+#[test]
+fn a_refusal_names_the_field_that_is_wrong() {
+    let (mid, unwanted) = (Refusal::MID_OFFSET, Refusal::OFFSET_UNWANTED);
+    for (fields, refusal, field) in [
+        ("40=P|18=M|211=0.05|", mid, "PegOffsetValue "),
+        ("40=P|18=M|44=78350.5|211=-0.05|", mid, "PegOffsetValue "),
+        ("40=2|44=78350.5|211=0.05|", unwanted, "PegOffsetValue "),
+        ("40=1|211=0.05|", unwanted, "PegOffsetValue "),
+        ("40=K|211=-0.05|", unwanted, "PegOffsetValue "),
+        ("40=P|18=a|", Refusal::NO_OFFSET, "PegOffsetValue "),
+        ("40=P|18=M|99=1|", Refusal::STOP_UNWANTED, "StopPx "),
+        ("40=2|44=78350.5|99=1|", Refusal::STOP_UNWANTED, "StopPx "),
+        ("40=3|", Refusal::NO_STOP, "StopPx "),
+    ] {
+        let found = order("40=2|44=78350.5|", fields).map(|terms| terms.stop_price);
+        assert_eq!(found, Err(refusal), "{fields}");
+        assert!(refusal.text.starts_with(field), "{refusal:?}");
+    }
+    // An offset of nothing is none.
+    for fields in ["40=P|18=M|211=0|", "40=2|44=78350.5|211=0|"] {
+        assert_eq!(order("40=2|44=78350.5|", fields).unwrap().stop_price.0, 0, "{fields}");
+    }
+}
+
 /// 9999-12-31 stands for never; the exchange's times end in 2554.
 #[test]
 fn an_end_beyond_the_exchanges_times_is_the_last_of_them() {
