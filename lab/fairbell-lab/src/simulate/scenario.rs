@@ -55,6 +55,7 @@ const KEYS: [(&str, &[&str]); 6] = [
             "plane_use",
             "order_ways",
             "standby",
+            "replicas",
             "delay_cap",
             "auctions",
             "special_orders",
@@ -246,6 +247,7 @@ fn exchange(section: &Section<'_>, scenario: &mut Scenario) -> Result<(), Failur
         // Nobody but a root that watches can put one of them into the tree.
         options.roll_call = Some(RollCallConfig::default());
     }
+    scenario.replicas = replicas(section)?;
     match section.text("plane_use")? {
         None | Some((_, "messages")) => {}
         Some((_, "symbols")) => options.spread = Spread::Symbols(Vec::new()),
@@ -258,6 +260,25 @@ fn exchange(section: &Section<'_>, scenario: &mut Scenario) -> Result<(), Failur
     scenario.auctions_every = u64::from(section.switch("auctions")?.unwrap_or(false));
     scenario.specials_every = u64::from(section.switch("special_orders")?.unwrap_or(false));
     Ok(())
+}
+
+/// Roots that serve in turn; 0: there is one. What a run of several does not have is refused.
+fn replicas(section: &Section<'_>) -> Result<u8, Failure> {
+    let Some(value) = section.get("replicas") else { return Ok(0) };
+    let Some(count) = section.whole("replicas", 0, 63)?.filter(|count| [3, 5].contains(count))
+    else {
+        return Err(section.complaint("replicas", value, "must be 3 or 5"));
+    };
+    let what = "not where several roots serve in turn";
+    for (key, asked) in [
+        ("auctions", section.switch("auctions")?.unwrap_or(false)),
+        ("standby", section.whole("standby", 0, 8)?.unwrap_or(0) > 0),
+    ] {
+        if asked {
+            return Err(section.complaint(key, section.get(key).unwrap_or(value), what));
+        }
+    }
+    Ok(count as u8)
 }
 
 fn network(
@@ -316,6 +337,12 @@ fn network(
     let usual = scenario.receivers as u64 * u64::from(profile.straggler_ppm) / 1_000_000;
     scenario.stragglers = section.whole("stragglers", 0, 64)?.unwrap_or(usual) as usize;
     scenario.slow_proxy = section.whole("slow_proxy", 0, 63)?.map(|n| n as usize);
+    let proxies = scenario.proxies();
+    if let Some(value) = section.get("slow_proxy").filter(|_| scenario.slow_proxy >= Some(proxies))
+    {
+        let what = format!("there are {proxies} proxies, from 0 on");
+        return Err(section.complaint("slow_proxy", value, &what));
+    }
     let factor = section.decimal("straggler_factor", 1.0, 100.0)?;
     let factor = factor.unwrap_or(1.0 + profile.straggler_extra);
     scenario.straggler_permille = (factor * 1_000.0) as u64;
@@ -417,6 +444,10 @@ mod tests {
         let measured = read("[network]\nprofile = \"empirical\"\ndelays = \"delays.txt\"").unwrap();
         assert_eq!(measured.measured_ns, [10_000, 30_000]);
         assert_eq!(read("").unwrap().faults, Some(Vec::new()));
+        let replicas =
+            "[exchange]\nreplicas = 3\n[[fault]]\nkind = \"pause-replica\"\nfor = \"9ms\"";
+        let scenario = read(replicas).unwrap();
+        assert_eq!((scenario.replicas, scenario.faults.unwrap()[0].for_ns), (3, Some(9_000_000)));
     }
 
     #[test]
@@ -453,6 +484,64 @@ mod tests {
                 "x.toml:5: fault.node: there are 5 receivers, from 0 on",
             ),
             (
+                "[exchange]\nreceivers = 5\n[[fault]]\nkind = \"isolation\"\nnode = 5",
+                "x.toml:5: fault.node: there are 5 receivers, from 0 on",
+            ),
+            (
+                "[[fault]]\nkind = \"partition\"\nnode = 60",
+                "x.toml:3: fault.node: there are 9 receivers, from 0 on",
+            ),
+            (
+                "[exchange]\nstandby = 2\n[[fault]]\nkind = \"replace-proxy\"\nnode = 3",
+                "x.toml:5: fault.node: there are 3 proxies, from 0 on",
+            ),
+            (
+                "[[fault]]\nkind = \"replace-proxy\"\nnode = 1",
+                "x.toml:2: fault.kind: no proxy stands by, set exchange.standby",
+            ),
+            (
+                "[exchange]\nstandby = 1\nplanes = 2\nplane_use = \"symbols\"\n\
+                 [[fault]]\nkind = \"replace-proxy\"",
+                "x.toml:6: fault.kind: none is replaced where symbols are spread over planes",
+            ),
+            (
+                "[exchange]\ndepth = 1\nreceivers = 3\n[[fault]]\nkind = \"kill-proxy\"",
+                "x.toml:5: fault.kind: there are no proxies, set exchange.depth",
+            ),
+            (
+                "[[fault]]\nkind = \"crash-leader\"",
+                "x.toml:2: fault.kind: there is one root, set exchange.replicas",
+            ),
+            (
+                "[[fault]]\nkind = \"spoil-disk\"\nat = \"1ms\"",
+                "x.toml:2: fault.kind: there is one root, set exchange.replicas",
+            ),
+            (
+                "[exchange]\nreplicas = 3\n[[fault]]\nkind = \"crash-replica\"\nnode = 2",
+                "x.toml:5: fault.node: a crash-replica has none to choose",
+            ),
+            ("[exchange]\nreplicas = 4", "x.toml:2: exchange.replicas: must be 3 or 5"),
+            (
+                "[exchange]\nauctions = true\nreplicas = 3",
+                "x.toml:2: exchange.auctions: not where several roots serve in turn",
+            ),
+            (
+                "[exchange]\nstandby = 1\nreplicas = 3",
+                "x.toml:2: exchange.standby: not where several roots serve in turn",
+            ),
+            (
+                "[network]\nslow_proxy = 3",
+                "x.toml:2: network.slow_proxy: there are 3 proxies, from 0 on",
+            ),
+            (
+                "[[fault]]\nkind = \"cut-all\"\nfor = \"1ms\"",
+                "x.toml:3: fault.for: a cut-all has no length",
+            ),
+            (
+                "[[fault]]\nkind = \"pause-root\"\noffset = 5",
+                "x.toml:3: fault.offset: of a clock-step only",
+            ),
+            (
                 "[[fault]]\nkind = \"cut-all\"\nnode = 0",
                 "x.toml:3: fault.node: a cut-all has none to choose",
             ),
@@ -462,6 +551,22 @@ mod tests {
             let failure = read(text).expect_err(text);
             assert!(failure.to_string().starts_with(expected), "{text}: {failure}");
             assert_eq!((failure.exit_code(), failure.to_string().lines().count()), (2, 1));
+        }
+    }
+
+    #[test]
+    fn a_file_may_have_several_roots_and_faults_of_theirs() {
+        let text = "[exchange]\nreceivers = 4\nreplicas = 3\n[participants]\norders = 200\n\
+            [[fault]]\nkind = \"crash-leader\"\nat = \"20ms\"\n\
+            [[fault]]\nkind = \"pause-replica\"\nat = \"60ms\"\nfor = \"30ms\"\n\
+            [[fault]]\nkind = \"cut-replica\"\n";
+        let scenario = read(text).unwrap();
+        for seed in 0..3 {
+            let report = sim::venue::run_seed(seed, &scenario);
+            assert!(report.failures.is_empty(), "{report}");
+            let seen = &report.figures;
+            let struck = (seen.leader_crashes, seen.replica_pauses, seen.replicas_cut_off);
+            assert_eq!(struck, (1, 1, 1), "seed {seed}");
         }
     }
 

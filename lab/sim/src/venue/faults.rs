@@ -100,6 +100,45 @@ impl FaultKind {
         FaultKind::SpoilDisk,
     ];
 
+    /// What a run lacks of what this needs to have any effect.
+    fn missing(self, scenario: &Scenario, proxies: usize) -> Option<&'static str> {
+        let of_proxies = matches!(
+            self,
+            FaultKind::KillProxy
+                | FaultKind::RestartProxy
+                | FaultKind::PauseProxy
+                | FaultKind::ReplaceProxy
+        );
+        let replaces = self == FaultKind::ReplaceProxy;
+        if scenario.replicas == 0 && FaultKind::OF_REPLICAS.contains(&self) {
+            Some("there is one root, set exchange.replicas")
+        } else if of_proxies && proxies == 0 {
+            Some("there are no proxies, set exchange.depth")
+        } else if replaces && scenario.options.standby == 0 {
+            Some("no proxy stands by, set exchange.standby")
+        } else if replaces && scenario.options.streams() > 1 {
+            Some("none is replaced where symbols are spread over planes")
+        } else {
+            None
+        }
+    }
+
+    /// Whether it goes on for a time, which may be given.
+    fn lasts(self) -> bool {
+        !matches!(
+            self,
+            FaultKind::KillProxy
+                | FaultKind::CutConnection
+                | FaultKind::CutAll
+                | FaultKind::StepClock
+                | FaultKind::ReplaceProxy
+                | FaultKind::CrashLeader
+                | FaultKind::CrashReplica
+                | FaultKind::TearDisk
+                | FaultKind::SpoilDisk
+        )
+    }
+
     /// The kind of this name.
     pub fn named(name: &str) -> Option<FaultKind> {
         FaultKind::ALL.iter().copied().find(|kind| kind.name() == name)
@@ -129,17 +168,28 @@ impl FaultSpec {
 
     /// The key that asks for what such a run does not have, and what is wrong with it.
     pub fn complaint(&self, scenario: &Scenario) -> Option<(&'static str, String)> {
+        let FaultSpec { kind, at_ns, for_ns, node, offset_ns } = *self;
+        let proxies = scenario.proxies();
+        if let Some(missing) = kind.missing(scenario, proxies) {
+            return Some(("kind", missing.to_string()));
+        }
         let end_ns = scenario.flow_ns() / 2;
-        if self.at_ns.is_some_and(|at| at >= end_ns) {
+        if at_ns.is_some_and(|at| at >= end_ns) {
             let end = std::time::Duration::from_nanos(end_ns);
             return Some(("at", format!("must be before the end of the flow, {end:?}")));
         }
-        let node = self.node?;
-        let (name, count) = match self.kind {
-            FaultKind::KillProxy
-            | FaultKind::RestartProxy
-            | FaultKind::PauseProxy
-            | FaultKind::ReplaceProxy => ("proxies", scenario.proxies()),
+        if for_ns.is_some() && !kind.lasts() {
+            return Some(("for", format!("a {} has no length", kind.name())));
+        }
+        if offset_ns.is_some() && kind != FaultKind::StepClock {
+            return Some(("offset", "of a clock-step only".to_string()));
+        }
+        let node = node?;
+        let (name, count) = match kind {
+            FaultKind::ReplaceProxy => ("proxies", scenario.placed()),
+            FaultKind::KillProxy | FaultKind::RestartProxy | FaultKind::PauseProxy => {
+                ("proxies", proxies)
+            }
             FaultKind::RestartEdge
             | FaultKind::RestartListener
             | FaultKind::PauseEdge
@@ -209,7 +259,8 @@ impl Striker<'_> {
                 plan.listeners_restarted += 1;
             }
             FaultKind::ReplaceProxy => {
-                let old = NodeId(proxy as u16);
+                // One that stands by has no place that another could take.
+                let old = NodeId(1 + of(self.scenario.placed()) as u16);
                 let tell = move |role: &mut Actor, now, out: &mut Outbox| {
                     let _ =
                         role.with_root(out, |root, out| root.replace_proxy(now, old, None, out));
@@ -230,18 +281,20 @@ impl Striker<'_> {
                 plan.cuts_planned += 1;
             }
             FaultKind::OneWay => {
-                let (from, to) = self.pair(proxy, edge, heard);
+                let (from, to) = self.pair(spec, pick, edge, heard);
                 self.world.links_mut().block(from, to, at, end);
                 plan.one_way_partitions += 1;
             }
             FaultKind::BothWays => {
-                let (from, to) = self.pair(proxy, edge, heard);
+                let (from, to) = self.pair(spec, pick, edge, heard);
                 self.world.links_mut().block(from, to, at, end);
                 self.world.links_mut().block(to, from, at, end);
                 plan.partitions += 1;
             }
             FaultKind::Isolate => {
-                let node = if pick >> 32 & 1 == 0 || proxies == 0 { edge } else { proxy };
+                let named = spec.node.is_some();
+                let takes_edge = named || pick >> 32 & 1 == 0 || proxies == 0;
+                let node = if takes_edge { edge } else { proxy };
                 self.world.links_mut().isolate(node, at, end);
                 plan.isolations += 1;
             }
@@ -258,9 +311,10 @@ impl Striker<'_> {
                 self.world.fault(at, Fault::StepClock(node, offset_ns));
             }
             kind => {
+                let given_ns = spec.for_ns;
                 let tell = move |actor: &mut Actor, now: ClockReading, _: &mut Outbox| {
                     if let Some(group) = actor.group_mut() {
-                        group.strike(kind, now.now, for_ns);
+                        group.strike(kind, now.now, given_ns, drawn);
                     }
                 };
                 self.world.fault(at, Fault::Tell(root, Box::new(tell)));
@@ -280,14 +334,23 @@ impl Striker<'_> {
         plan.proxies_killed == 0 && served && layer.is_some_and(|size| size > 1)
     }
 
-    /// Two nodes that talk to each other, in the direction of the bit drawn.
-    fn pair(&mut self, proxy: usize, edge: usize, listener: usize) -> (usize, usize) {
-        let root = self.places.root;
-        let pairs =
-            [(root, edge), (edge, listener), (root, listener), (root, proxy), (proxy, edge)];
-        let known = if self.places.proxies == 0 { 3 } else { pairs.len() };
+    /// Two nodes that talk to each other, in the direction of the bit drawn; where an edge is named
+    /// it is one of them.
+    fn pair(
+        &mut self,
+        spec: &FaultSpec,
+        pick: u64,
+        edge: usize,
+        listener: usize,
+    ) -> (usize, usize) {
+        let Places { root, proxies, .. } = self.places;
+        let proxy = 1 + pick as usize % proxies.max(1);
+        let all = [(root, edge), (edge, listener), (root, listener), (root, proxy), (proxy, edge)];
+        let known = if proxies == 0 { 3 } else { all.len() };
+        let fits = |(a, b): &(usize, usize)| spec.node.is_none() || [*a, *b].contains(&edge);
+        let pairs: Vec<(usize, usize)> = all.into_iter().take(known).filter(fits).collect();
         let draw = self.rng.next_u64();
-        let (a, b) = pairs[draw as usize % known];
+        let (a, b) = pairs[draw as usize % pairs.len()];
         if draw >> 32 & 1 == 0 { (a, b) } else { (b, a) }
     }
 
@@ -319,5 +382,51 @@ impl Striker<'_> {
         };
         self.world.fault(at, Fault::Kill(index));
         self.world.fault(end, Fault::Restart(index, Box::new(build)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: Nanos = Nanos(START.0 + Nanos::SECOND);
+
+    /// Which pairs of nodes do not hear each other by a fault of an edge that is named, in one world.
+    fn blocked(kind: FaultKind, edge: usize, seed: u64) -> (Places, Vec<(usize, usize)>) {
+        let scenario = Scenario { receivers: 12, ..Scenario::default() };
+        let (mut world, places) = scenario.build(seed);
+        let (from, until, rng) = (AT, AT.after(Nanos::SECOND), SplitMix64::new(seed));
+        let (scenario, world) = (&scenario, &mut world);
+        let mut striker = Striker { seed, scenario, world, places, from, until, rng };
+        let (at_ns, for_ns) = (Some(0), Some(Nanos::SECOND));
+        let spec = FaultSpec { at_ns, for_ns, node: Some(edge), ..FaultSpec::any(kind) };
+        striker.strike(&spec, &mut Plan::default());
+        let now = AT.after(START_DELAY_NS);
+        let nodes = 0..places.driver();
+        let pairs = nodes.clone().flat_map(|from| nodes.clone().map(move |to| (from, to)));
+        let links = striker.world.links();
+        let held = |&(from, to): &(usize, usize)| {
+            from != to && links.blocked_until(from as u32, to as u32, now).is_some()
+        };
+        (places, pairs.filter(held).collect())
+    }
+
+    #[test]
+    fn the_edge_that_is_named_is_the_one_that_is_struck() {
+        let kinds = [FaultKind::Isolate, FaultKind::CutOff, FaultKind::OneWay, FaultKind::BothWays];
+        for kind in kinds {
+            for (seed, edge) in (0..24).zip([0, 4, 11].into_iter().cycle()) {
+                let (places, pairs) = blocked(kind, edge, seed);
+                let struck = places.edge(edge);
+                let others = pairs.iter().filter(|(a, b)| ![*a, *b].contains(&struck));
+                assert_eq!(others.count(), 0, "{kind:?} of edge {edge}, seed {seed}: {pairs:?}");
+                let expected = match kind {
+                    FaultKind::OneWay => 1,
+                    FaultKind::BothWays => 2,
+                    _ => 2 * (places.driver() - 1),
+                };
+                assert_eq!(pairs.len(), expected, "{kind:?} of edge {edge}, seed {seed}");
+            }
+        }
     }
 }

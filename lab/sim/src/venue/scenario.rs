@@ -428,10 +428,15 @@ impl Scenario {
         Eavesdropper::new(servers, sessions.collect(), (gateway, &config.fix_comp_id), logins)
     }
 
-    /// Proxies of the tree.
-    pub(super) fn proxies(&self) -> usize {
+    /// Proxies, those that stand by included.
+    pub fn proxies(&self) -> usize {
         let topology = self.config(0).tree().map(|tree| tree.topology);
         topology.map_or(0, |topology| topology.proxy_ids().count())
+    }
+
+    /// Proxies that have a place in the tree, which come first.
+    pub(super) fn placed(&self) -> usize {
+        self.proxies().saturating_sub(usize::from(self.options.standby))
     }
 
     /// Receivers, and their listeners, that faults may strike.

@@ -351,11 +351,19 @@ impl ReplicaGroup {
         });
     }
 
-    /// One of the faults of machines strikes, for so long.
-    pub(super) fn strike(&mut self, kind: FaultKind, now: Nanos, for_ns: u64) {
+    /// One of the faults of machines strikes, for so long as is given, else `drawn_ns`; a pause
+    /// draws its own length.
+    pub(super) fn strike(
+        &mut self,
+        kind: FaultKind,
+        now: Nanos,
+        given_ns: Option<u64>,
+        drawn_ns: u64,
+    ) {
         if self.healed {
             return;
         }
+        let for_ns = given_ns.unwrap_or(drawn_ns);
         let any = self.rng.below(self.machines.len() as u64) as usize;
         let leader = self.leads().unwrap_or(any);
         let either = if self.rng.below(2) == 0 { leader } else { any };
@@ -363,7 +371,8 @@ impl ReplicaGroup {
             FaultKind::CrashLeader => self.crash(leader, now),
             FaultKind::CrashReplica => self.crash(any, now),
             FaultKind::PauseReplica => {
-                let ns = (20 + self.rng.below(400)) * Nanos::MILLI;
+                let drawn = (20 + self.rng.below(400)) * Nanos::MILLI;
+                let ns = given_ns.unwrap_or(drawn);
                 let machine = &mut self.machines[either];
                 machine.paused_until = machine.paused_until.max(now.after(ns));
                 self.counts.pauses += 1;

@@ -181,7 +181,7 @@ impl Run {
             let (at, for_ns) = (when(dice), (50 + dice.below(400)) * MILLI);
             let strike = move |site: &mut Site, now: types::ClockReading, _: &mut types::Outbox| {
                 if let Some(group) = site.actor_mut().and_then(Actor::group_mut) {
-                    group.strike(kind, now.now, for_ns);
+                    group.strike(kind, now.now, None, for_ns);
                 }
             };
             self.counts.leaders_killed += u64::from(kind == FaultKind::CrashLeader);
