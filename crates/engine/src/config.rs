@@ -75,6 +75,7 @@ impl InstrumentRules {
             && (1..=QTY_MAX).contains(&self.qty_max.0)
             && (1..=self.qty_max.0).contains(&self.qty_min.0)
             && (0..=self.price_max.0).contains(&self.reference.0)
+            && self.ticks.fits(self.reference)
             && self.static_collar_bp <= COLLAR_MAX_BP
             && self.dynamic_collar_bp <= COLLAR_MAX_BP
     }

@@ -93,8 +93,8 @@ impl Engine {
             let last = self.books.last_price(slot as u16);
             let market = &mut self.markets[slot];
             if last.0 != 0 {
-                (market.closing, market.reference) = (last, last);
-                market.collar();
+                market.closing = last;
+                market.refer_to(last);
             }
         }
         self.roll_instruments(out);

@@ -14,7 +14,8 @@
 //!   With several shards the command goes to the one that is to have it.
 //! - Another tick is the same at all prices, also where there was a table of ticks. Orders of which any
 //!   price (limit, stop, or where it rests now) is no multiple of it are cancelled
-//!   ([`CancelReason::TickSize`]), until none is left; all others stay with reference and priority.
+//!   ([`CancelReason::TickSize`]), until none is left; all others stay with reference and priority. The
+//!   instrument's reference price is rounded down to it.
 //!
 //! An end of day cancels the day's orders first, then does this in the order of the instruments, tick
 //! before listing.
@@ -62,6 +63,7 @@ impl Engine {
         let listed = market.next_listed.take();
         if tick.0 != 0 {
             market.set_tick(tick);
+            market.refer_to(market.reference);
             self.cancel_off_tick(slot, out);
             let ticks = self.markets[slot].ticks;
             assert!(self.books.set_ticks(slot as u16, ticks), "what is left fits the new tick");

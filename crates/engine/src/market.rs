@@ -89,6 +89,14 @@ impl Market {
         self.tick = one_tick(&self.ticks);
     }
 
+    /// The reference price is one that an order could have, the next one below where it is none:
+    /// an auction may trade at it. The last price of pegs to the middle may be none, and with a new
+    /// tick any price.
+    pub(crate) fn refer_to(&mut self, price: Price) {
+        self.reference = self.ticks.below(Price(price.0 + 1));
+        self.collar();
+    }
+
     /// Lays the static collar around the reference price.
     pub(crate) fn collar(&mut self) {
         (self.low, self.high) = match around(self.reference, self.static_bp) {
@@ -106,7 +114,7 @@ impl Market {
     pub(crate) fn set(&mut self, param: InstrumentParam, price: Price, qty: Qty) -> bool {
         match param {
             InstrumentParam::Reference => {
-                let valid = (0..=self.price_max.0).contains(&price.0);
+                let valid = (0..=self.price_max.0).contains(&price.0) && self.fits(price);
                 if valid {
                     self.reference = price;
                 }
@@ -202,7 +210,8 @@ impl Market {
         let sound = prices.iter().all(|price| (0..=types::limits::PRICE_MAX).contains(&price.0))
             && self.static_bp.max(self.dynamic_bp) <= COLLAR_MAX_BP
             && (1..=self.qty_max.0).contains(&self.qty_min.0)
-            && self.qty_max.0 <= types::limits::QTY_MAX;
+            && self.qty_max.0 <= types::limits::QTY_MAX
+            && self.fits(self.reference);
         if !sound {
             return Err(bytes.damaged());
         }

@@ -176,6 +176,9 @@ fn with_a_journal_what_the_engine_refuses_is_not_done() {
     refused(&["correct-trade", "999999999", "1.00", "5"]);
     refused(&["set-instrument", "GENB", "tick", "0"]);
     refused(&["start-of-day"]);
+    let (code, _, complaint) = admin(&out, &["set-instrument", "GENB", "reference", "100.0001"]);
+    assert_eq!(code, 1, "{complaint}");
+    assert!(complaint.contains("a reference price is a multiple of the tick"), "{complaint}");
     // Control: what can be is done all the same, one command and several, whatever orders follow into the log.
     for _ in 0..20 {
         done(&out, &["set-instrument", "GENB", "qty-min", "1"]);
@@ -184,7 +187,7 @@ fn with_a_journal_what_the_engine_refuses_is_not_done() {
     done(&out, &["resume", "all"]);
     let audit = std::fs::read_to_string(out.join("admin-audit.jsonl")).expect("it is written down");
     let stages = |stage: &str| audit.matches(&format!("\"{stage}\"")).count();
-    assert_eq!((stages("refused"), stages("done")), (4, 22), "{audit}");
+    assert_eq!((stages("refused"), stages("done")), (5, 22), "{audit}");
     child.kill().expect("it runs");
     child.wait().expect("it ends");
     std::fs::remove_file(&config).expect("removed");

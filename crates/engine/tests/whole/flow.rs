@@ -135,6 +135,9 @@ impl Flow {
                     c.price = Price([5, 1, 0, 10][rng.below(4) as usize]);
                 }
                 c.qty = Qty([0, 1_000, 1, 500, 2_000][rng.below(5) as usize]);
+                if c.param == InstrumentParam::Reference as u8 && c.qty >= Qty(500) {
+                    c.price.0 += 2;
+                }
             }
             CommandKind::BustTrade | CommandKind::CorrectTrade => {
                 c.qty = Qty(self.matches.saturating_sub(rng.below(8)));

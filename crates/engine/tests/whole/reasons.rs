@@ -7,7 +7,7 @@ use types::{
     Source, TimeInForce,
 };
 
-use crate::bench::{Bench, buy, cancel, config, instruments, replace, sell};
+use crate::bench::{Bench, ONE, buy, cancel, config, instruments, replace, sell};
 
 /// The reason that a changed order is refused for; the plain one would be taken.
 fn reason(bench: &mut Bench, change: impl FnOnce(&mut Command)) -> RejectReason {
@@ -108,6 +108,46 @@ fn collars_of_the_instrument() {
         (c.param, c.qty) = (InstrumentParam::StaticCollar as u8, Qty(10_001));
     });
     assert_eq!(wide, Applied::Refused);
+}
+
+/// An auction may trade at the reference price, so that one is a price that an order could have.
+#[test]
+fn a_reference_price_off_the_tick_or_beyond_the_limits_is_refused() {
+    let reference = |bench: &mut Bench, price| {
+        bench.operate(CommandKind::SetInstrument, |c| {
+            (c.instrument, c.param) = (ONE, InstrumentParam::Reference as u8);
+            c.price = Price(price);
+        })
+    };
+    let mut bench = Bench::new();
+    assert_eq!(reference(&mut bench, 100), Applied::Done);
+    for price in [102, 99, 1, -5, 10_005, i64::MAX, i64::MIN] {
+        assert_eq!(reference(&mut bench, price), Applied::Refused, "{price}");
+        assert_eq!((bench.out.executions.len(), bench.events()), (0, vec![]), "{price}");
+        assert_eq!(bench.engine.reference_price(ONE), Price(100), "{price}: it stays");
+    }
+    // What trades at any price from 95 to 110 does so at the price nearest to the reference.
+    bench.phase(Phase::OpeningCall);
+    bench.taken(buy(1, 1, 5, 110));
+    bench.taken(sell(2, 1, 5, 95));
+    bench.phase(Phase::Continuous);
+    let last = bench.engine.last_price(ONE);
+    assert_eq!(last, Price(100));
+    // 0 is none, and the largest price is one.
+    for price in [0, 10_000] {
+        assert_eq!(reference(&mut bench, price), Applied::Done, "{price}");
+    }
+    // The tick of the band that the price is in.
+    let bands = [(Price(0), Price(5)), (Price(100), Price(50))];
+    let ticks = types::TickTable::new(&bands).expect("a sound table");
+    let rules = InstrumentRules { ticks, ..InstrumentRules::of(&instruments()[0]) };
+    let mut banded = Bench::with(Config { rules: vec![rules], ..config() });
+    for (price, applied) in [(95, Applied::Done), (105, Applied::Refused), (150, Applied::Done)] {
+        assert_eq!(reference(&mut banded, price), applied, "{price}");
+    }
+    // Nor does a configuration have such a one.
+    let off = InstrumentRules { reference: Price(102), ..InstrumentRules::of(&instruments()[0]) };
+    assert!(Config { rules: vec![off], ..config() }.check().is_err());
 }
 
 #[test]

@@ -247,3 +247,36 @@ fn random_weeks_are_one_story() {
     let replay = replay_digests(one_of_two(), &bench.log, &positions).expect("one story");
     assert_eq!(replay.state, bench.engine.state_digest());
 }
+
+/// The last price and an older reference may be off the tick: of pegs to the middle the one, of a tick
+/// that is new the other.
+#[test]
+fn the_reference_of_a_new_day_is_a_price_of_its_tick() {
+    let mut bench = Bench::new();
+    bench.taken(buy(1, 1, 5, 100));
+    bench.taken(sell(2, 1, 5, 115));
+    bench.taken(Command { order_type: OrderType::PegMid, price: Price(0), ..buy(1, 2, 5, 0) });
+    bench.taken(sell(3, 1, 3, 105));
+    assert_eq!(bench.engine.last_price(ONE), Price(107), "in the middle");
+    assert_eq!(bench.operate(CommandKind::EndOfDay, |_| {}), Applied::Done);
+    let prices = |bench: &Bench| {
+        let engine = &bench.engine;
+        (engine.closing_price(ONE).0, engine.reference_price(ONE).0)
+    };
+    assert_eq!(prices(&bench), (107, 105));
+    // Between two days at once, and at the end of one.
+    assert_eq!(set(&mut bench, ONE, InstrumentParam::Tick, 10), Applied::Done);
+    assert_eq!(prices(&bench), (107, 100));
+    bench.operate(CommandKind::StartOfDay, |_| {});
+    assert_eq!(set(&mut bench, ONE, InstrumentParam::Tick, 30), Applied::Done);
+    assert_eq!(prices(&bench), (107, 100));
+    assert_eq!(bench.operate(CommandKind::EndOfDay, |c| c.param = 1), Applied::Done);
+    assert_eq!(prices(&bench).1, 90);
+    // A restored engine is the same, collars included.
+    let again = bench.engine.clone();
+    assert_eq!(again.state_digest(), bench.engine.state_digest());
+    // None is left where the tick is larger than it.
+    assert_eq!(set(&mut bench, ONE, InstrumentParam::Tick, 1_000), Applied::Done);
+    assert_eq!(bench.operate(CommandKind::EndOfDay, |_| {}), Applied::Done);
+    assert_eq!(prices(&bench).1, 0);
+}

@@ -16,8 +16,8 @@ use gateway::Gateway;
 use net::LoopHandle;
 use serde_json::{Value, json};
 use types::{
-    AccountId, ClOrdId, ClockReading, Command, CommandKind, InstrumentId, Nanos, NodeId, Outbox,
-    Phase, Price, Qty, Seq,
+    AccountId, ClOrdId, ClockReading, Command, CommandKind, InstrumentId, InstrumentParam, Nanos,
+    NodeId, Outbox, Phase, Price, Qty, Seq,
 };
 
 use super::audit::Who;
@@ -107,6 +107,7 @@ impl Exchange {
         let account = commands.first().map_or(AccountId(0), |command| command.account);
         let commands: Vec<Command> =
             commands.into_iter().map(|command| Command { cl_ord_id: tag, ..command }).collect();
+        let rule = commands.first().map_or("", rule_of);
         let (placed, here) = (self.placed()?, Some(self.config.shard_place().id));
         let own = |of: &Command| shards::target(&self.config, &placed, of) == here;
         if self.config.shards.count() > 1 && !commands.iter().all(own) {
@@ -137,7 +138,7 @@ impl Exchange {
             Given::Done | Given::Waits => {
                 let (before, mut after) = open;
                 if outcome == Given::Waits {
-                    after = self.wait_for(&given, tag, account)?;
+                    after = self.wait_for(&given, tag, (account, rule))?;
                 }
                 let text = match before == after {
                     true => format!("done, input {seq} of the log"),
@@ -150,7 +151,7 @@ impl Exchange {
                 });
                 Ok(Reply::done(text, data))
             }
-            Given::Refused(Some(other)) => Err(refused_by_engine(other, seq)),
+            Given::Refused(Some(other)) => Err(refused_by_engine(other, seq, rule)),
             Given::Refused(None) => {
                 Err("not logged: the log is full, or the exchange is closing".to_string())
             }
@@ -158,8 +159,13 @@ impl Exchange {
     }
 
     /// Waits until these inputs of an operator are durable and applied, and none was refused; open orders of an account
-    /// then. Another leader may have put others in their places.
-    fn wait_for(&self, given: &[Seq], tag: ClOrdId, account: AccountId) -> Result<u64, String> {
+    /// then. Another leader may have put others in their places. `rule`: of what they have to be.
+    fn wait_for(
+        &self,
+        given: &[Seq],
+        tag: ClOrdId,
+        (account, rule): (AccountId, &str),
+    ) -> Result<u64, String> {
         let (until, last) = (Instant::now() + WAIT, given.last().map_or(0, |last| last.0));
         while Instant::now() < until {
             let given = given.to_vec();
@@ -171,7 +177,9 @@ impl Exchange {
             })?;
             match found {
                 Some((None, open)) => return Ok(open),
-                Some((Some((seq, Some(other))), _)) => return Err(refused_by_engine(other, seq)),
+                Some((Some((seq, Some(other))), _)) => {
+                    return Err(refused_by_engine(other, seq, rule));
+                }
                 Some((Some((seq, None)), _)) => {
                     return Err(format!(
                         "input {seq} of the log is applied; what came of it is not known here any more"
@@ -536,8 +544,29 @@ fn is_of(root: &Root, seq: Seq, tag: ClOrdId) -> bool {
     root.log().get(seq).is_some_and(|input| input.command.cl_ord_id == tag)
 }
 
-fn refused_by_engine(applied: Applied, seq: u64) -> String {
-    format!("the engine refused it: {applied:?}, input {seq} of the log")
+fn refused_by_engine(applied: Applied, seq: u64, rule: &str) -> String {
+    format!("the engine refused it: {applied:?}, input {seq} of the log{rule}")
+}
+
+/// What the engine asks of the value that a command sets, in words for its operator; empty where that
+/// depends on more.
+fn rule_of(command: &Command) -> &'static str {
+    if command.kind != CommandKind::SetInstrument {
+        return "";
+    }
+    match InstrumentParam::from_code(command.param) {
+        Some(InstrumentParam::Reference) => {
+            "; a reference price is a multiple of the tick in force and at most price_max, 0 is none"
+        }
+        Some(InstrumentParam::StaticCollar | InstrumentParam::DynamicCollar) => {
+            "; a collar is at most 10000 hundredths of a percent, 0 is none"
+        }
+        Some(InstrumentParam::QtyMin) => "; qty-min is 1 to qty-max",
+        Some(InstrumentParam::QtyMax) => "; qty-max is at least qty-min, and of 32 bits",
+        Some(InstrumentParam::Tick) => "; a tick is above 0 and at most price_max",
+        Some(InstrumentParam::Listed) => "; listed is 0 or 1",
+        Some(InstrumentParam::Shard | InstrumentParam::Placed) | None => "",
+    }
 }
 
 /// Back to trading, each instrument in its own way.

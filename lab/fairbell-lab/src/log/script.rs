@@ -178,7 +178,9 @@ impl Script {
         match within {
             0 => Some(Command { param: 1, ..Command::new(CommandKind::StartOfDay) }),
             n if n <= count => {
-                Some(Command { price: Price(reference * tick), ..set(InstrumentParam::Reference) })
+                // Where prices have bands, the larger tick is five of the smaller one.
+                let price = Price(reference / 5 * 5 * tick);
+                Some(Command { price, ..set(InstrumentParam::Reference) })
             }
             n if n <= 2 * count => {
                 Some(Command { qty: Qty(5_000), ..set(InstrumentParam::StaticCollar) })
