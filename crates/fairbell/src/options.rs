@@ -70,7 +70,8 @@ pub enum Switch {
 pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let complaint = "write a whole number above zero and a unit (us, ms, s, m or h), like 30s, 500ms or 2m";
+    let complaint =
+        "write a whole number above zero and a unit (us, ms, s, m or h), like 30s, 500ms or 2m";
     let number: u64 = number.parse().map_err(|_| complaint.to_string())?;
     let micros_each = match unit {
         "us" => 1,
@@ -84,6 +85,15 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         Some(micros) if micros > 0 => Ok(Duration::from_micros(micros)),
         _ => Err(complaint.to_string()),
     }
+}
+
+/// A text as one word of a shell's command line, in quotes where it needs them.
+pub fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_string();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// A seed alone: any number that another one follows.
@@ -115,6 +125,14 @@ mod tests {
         {
             assert!(duration(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_word_for_the_shell_is_in_quotes_where_it_needs_them() {
+        assert_eq!(shell_word("scenarios/a-1.toml"), "scenarios/a-1.toml");
+        assert_eq!(shell_word("l 1.toml"), "'l 1.toml'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use types::Nanos;
 
+use fairbell::options::shell_word;
 use host::failure::Failure;
 
 /// Requests that a run may have: the input log holds no more.
@@ -77,7 +78,7 @@ pub(super) fn file(path: &Path) -> Result<Scenario, Failure> {
         let path = folder.join(delays);
         read(&path, &path.display().to_string())
     })?;
-    scenario.command = format!("fairbell-lab sim --scenario {name}");
+    scenario.command = format!("fairbell-lab sim --scenario {}", shell_word(&name));
     Ok(scenario)
 }
 
