@@ -251,6 +251,22 @@ pub fn group_root(
     Ok((root, ring.map(|ring| NewLink::new(fleet, ring, lives))))
 }
 
+/// The nodes that [`deploy`] made will be in one loop: what root and edges send each other there is handed over
+/// in memory by [`Channel::LOCAL`] and not sealed. What a proxy passes on stays as its source sealed it.
+pub fn share_loop(nodes: &mut [Role]) {
+    let numbered = (0..).map(NodeId).zip(nodes.iter());
+    let edges: Vec<NodeId> =
+        numbered.filter(|(_, role)| role.as_edge().is_some()).map(|(node, _)| node).collect();
+    for role in nodes {
+        let Role::Sealed(sealed) = role else { continue };
+        match sealed.node() {
+            Role::Root(_) => sealed.share_loop(edges.iter().copied()),
+            Role::Edge(_) => sealed.share_loop([ExchangeConfig::ROOT]),
+            _ => {}
+        }
+    }
+}
+
 /// Puts every node behind its link, where datagrams are sealed.
 fn seal(
     config: &ExchangeConfig,

@@ -35,8 +35,8 @@ pub use checkpoint::Checkpoint;
 pub use config::{Account, ExchangeConfig, ExchangeError, STREAMS_MAX, ShardPlace};
 pub use day::{Auction, DayRecord, Halt};
 pub use deploy::{
-    Venue, deploy, deploy_venue, edge_in_clear, group_root, listener, overlay_node, subscriber,
-    venue_edge,
+    Venue, deploy, deploy_venue, edge_in_clear, group_root, listener, overlay_node, share_loop,
+    subscriber, venue_edge,
 };
 pub use downlinks::StreamRouter;
 pub use edge::Edge;

@@ -1,7 +1,8 @@
 //! A node behind its link: the same contract outside, sealed datagrams instead of clear ones.
 //!
 //! The node itself is not changed and knows nothing of it. Everything on the overlay channel passes
-//! the link both ways; streams and the public feed do not. Whoever calls the node by other ways
+//! the link both ways; streams and the public feed do not, nor does what root and edges of one loop hand
+//! each other in memory ([`Channel::LOCAL`]). Whoever calls the node by other ways
 //! than [`types::Node`] does it through [`Sealed::call`], or what it sends would be clear and
 //! refused everywhere.
 
@@ -25,6 +26,8 @@ pub struct Sealed {
     link: SealedLink<KeyRing>,
     /// Those of channels besides the overlay's: of other shards.
     others: Vec<(Channel, SealedLink<KeyRing>)>,
+    /// Nodes of the same loop, with which nothing is sealed: see [`Sealed::share_loop`].
+    neighbours: Vec<NodeId>,
     /// What the node wants done, in clear.
     clear: Outbox,
     /// When it was called last.
@@ -36,8 +39,21 @@ pub struct Sealed {
 impl Sealed {
     /// Puts `link` before `node`.
     pub fn new(node: Role, link: SealedLink<KeyRing>) -> Sealed {
-        let (clear, others) = (Outbox::default(), Vec::new());
-        Sealed { node, link, others, clear, now: Nanos(0), confirmed: None }
+        Sealed {
+            node,
+            link,
+            others: Vec::new(),
+            neighbours: Vec::new(),
+            clear: Outbox::default(),
+            now: Nanos(0),
+            confirmed: None,
+        }
+    }
+
+    /// These nodes are in the node's loop: overlay datagrams to them go by [`Channel::LOCAL`], in clear.
+    /// Not for proxies: what they pass on must have come to them as its source sealed it.
+    pub(crate) fn share_loop(&mut self, neighbours: impl IntoIterator<Item = NodeId>) {
+        self.neighbours = neighbours.into_iter().collect();
     }
 
     /// With links of other channels, each of the node's number there.
@@ -147,6 +163,12 @@ impl Sealed {
         let clear_box = std::mem::take(&mut self.clear);
         for op in clear_box.ops() {
             match *op {
+                Op::Datagram { channel: Channel::OVERLAY, to: Peer::Node(to), bytes }
+                    if self.neighbours.contains(&to) =>
+                {
+                    let span = out.store(clear_box.bytes(bytes));
+                    out.datagram(Channel::LOCAL, Peer::Node(to), span);
+                }
                 Op::Datagram { channel, to: Peer::Node(to), bytes }
                     if self.link_of(channel).is_some() =>
                 {
@@ -246,6 +268,13 @@ impl Node for Sealed {
     ) {
         self.now = now.now;
         self.clear.clear();
+        if channel == Channel::LOCAL {
+            if let Peer::Node(neighbour) = from {
+                self.link.note_copy(neighbour);
+            }
+            self.node.handle_datagram(now, Channel::OVERLAY, from, bytes, &mut self.clear);
+            return self.pass(out);
+        }
         let others = self.others.iter_mut().find(|(of, _)| *of == channel).map(|(_, link)| link);
         let link = if channel == Channel::OVERLAY { Some(&mut self.link) } else { others };
         if let Some(link) = link {

@@ -324,8 +324,9 @@ fn host(args: &CertifyArgs, door: TcpListener) -> Result<Loop<Host>, Failure> {
     ];
     // Nobody reads what is released; the socket stays open.
     let feed = peer_addr(sink.local_addr().map_err(io)?);
-    let nodes = deploy(&exchange, host::deployment::life()?, |_| feed)
+    let mut nodes = deploy(&exchange, host::deployment::life()?, |_| feed)
         .map_err(|e| Failure::Usage(e.to_string()))?;
+    exchange::share_loop(&mut nodes);
     let mut doors = Some(doors);
     for ((index, role), socket) in (0..).zip(nodes).zip(sockets) {
         let mut own = vec![(Channel::OVERLAY, socket)];

@@ -387,6 +387,8 @@ struct Watch<'a> {
     gateways: Vec<NodeId>,
     proxies: Vec<NodeId>,
     handles: [LoopHandle<Role>; 3],
+    /// That of these in which the edges are.
+    edges: LoopHandle<Role>,
     latencies: (SyncSender<Vec<Latency>>, Receiver<Vec<Latency>>),
     ledger: DeliveryLedger,
     turns: Turns,
@@ -441,7 +443,8 @@ impl Run<'_> {
             Some(group) => group.line(),
             None => RootLine::alone(plan.loops[0].handle()),
         };
-        let steered = (root.clone(), plan.loops[1].handle());
+        let edges = plan.loops[plan.edges_in].handle();
+        let steered = (root.clone(), edges.clone());
         let gateways = plan.receivers.clone();
         let health = plan.writing.is_some();
         let health = health.then(|| Arc::new(Health::new(&self.alarms, "journal")));
@@ -463,7 +466,7 @@ impl Run<'_> {
             accelerator: Accelerator::new(
                 self.hurry,
                 root.clone(),
-                plan.loops[1].handle(),
+                edges.clone(),
                 gateways.clone(),
             ),
             root,
@@ -475,6 +478,7 @@ impl Run<'_> {
             gateways: gateways.clone(),
             proxies: plan.proxies,
             handles: [0, 1, 2].map(|place: usize| plan.loops[place].handle()),
+            edges: edges.clone(),
             latencies: sync_channel(16),
             ledger: DeliveryLedger::new(&LedgerConfig {
                 streams: plan.streams,
@@ -501,7 +505,7 @@ impl Run<'_> {
             complaints: Vec::new(),
         };
         let trouble = Mutex::new(Vec::new());
-        let (jobs, edges) = (plan.jobs, plan.loops[1].handle());
+        let jobs = plan.jobs;
         let (offline, ended, replicas) = thread::scope(|scope| {
             if let Some(relay) = &relay {
                 scope.spawn(|| relay.run(&stop));
@@ -850,7 +854,7 @@ impl Watch<'_> {
                 let listener = NodeId(LISTENERS.0 + place as u16);
                 self.board.forget_listener(place);
                 let done = self.handles[2].kill(listener);
-                let done = done.and_then(|()| self.handles[1].kill(node));
+                let done = done.and_then(|()| self.edges.kill(node));
                 (format!("gateway {} and its receiver", place + 1), done)
             }
         };

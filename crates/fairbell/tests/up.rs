@@ -206,6 +206,32 @@ fn a_late_listener_joins_by_a_snapshot_and_the_report_says_so() {
     let _ = (std::fs::remove_dir_all(out), std::fs::remove_file(file));
 }
 
+/// Edges in the root's loop: what root and edges send each other straight is not sealed, what goes by proxies is, and
+/// everything else is as with two loops, also when a gateway dies.
+#[test]
+fn edges_in_the_roots_loop_pass_with_and_without_proxies() {
+    let common = ["--duration", "3s", "--fail-gateway", "2", "--after", "1s"];
+    for (name, tree, edges) in [
+        ("loop-direct", "depth = 1\nreceivers = 3", "root"),
+        ("loop-tree", "depth = 2\nfanout = 2\nreceivers = 4", "root"),
+        ("loop-two", "depth = 1\nreceivers = 3", "auto"),
+    ] {
+        let file = settings(name, &format!("[loops]\nedges = {edges:?}\n[overlay]\n{tree}\n"));
+        let config = ["--config", file.to_str().expect("a name")];
+        let (output, out) = up(name, &[&common[..], &config].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{name}: {stderr}");
+        let report = document(&output);
+        assert!(number(&report, "/orders_sent") > 3_000, "{name}");
+        assert_eq!(number(&report, "/orders_lost") + number(&report, "/duplicates"), 0, "{name}");
+        assert_eq!(report["books_equal"], Value::Bool(true), "{name}");
+        let sealed = number(&report, "/sealing/sealed");
+        assert_eq!(sealed > 0, name != "loop-direct", "{name}: {sealed} sealed");
+        assert_eq!(number(&report, "/sealing/refused"), 0, "{name}");
+        let _ = (std::fs::remove_dir_all(out), std::fs::remove_file(file));
+    }
+}
+
 /// Whoever looks at an exchange that serves on is told once that nothing more is played.
 #[test]
 fn the_end_of_the_built_in_flow_is_said_once() {

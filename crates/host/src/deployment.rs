@@ -188,6 +188,8 @@ impl Bound {
 pub struct Plan {
     /// Root and proxies; edges; participants and listeners.
     pub loops: [Loop<Role>; LOOPS],
+    /// Which of them the edges are in: 1, or 0 where they share the root's.
+    pub edges_in: usize,
     /// The cores that these have to themselves: their threads take them.
     pub cores: [Option<u16>; LOOPS],
     /// Traces of the first two, and of the root's replicas.
@@ -429,11 +431,15 @@ pub fn plan(
         }
     };
     let mut loops = loops(config, clocks, Arc::new(directory), each as usize)?;
-    let jobs = nodes::worker(&mut loops[1]);
+    let edges_in = config.loops.edges_in();
+    let jobs = nodes::worker(&mut loops[edges_in]);
 
     let mut nodes = deploy(&exchange, life()?, |index| feed_of[index])
         .map_err(|error| Failure::Usage(error.to_string()))?;
     if group.is_none() {
+        if edges_in == 0 {
+            exchange::share_loop(&mut nodes);
+        }
         // Replicas' journals are their logs.
         spill::attach(&config.memory, options.log, &mut nodes)?;
     }
@@ -477,7 +483,7 @@ pub fn plan(
                         ring,
                     })
                 });
-                nodes::host(&mut loops[1], (id, role), socket, ends.transpose()?)?;
+                nodes::host(&mut loops[edges_in], (id, role), socket, ends.transpose()?)?;
             }
             _ => nodes::host(&mut loops[0], (id, role), socket, None)?,
         }
@@ -528,6 +534,7 @@ pub fn plan(
     let streams = exchange.options.streams().into();
     Ok(Plan {
         loops,
+        edges_in,
         cores: config.loops.habits().map(LoopHabit::core),
         traces,
         addresses,
@@ -620,10 +627,14 @@ fn loops(
     for (key, core) in config.loops.cores() {
         crate::core::check(key, core)?;
     }
-    let doors = LoopConfig { accepted_max, ..Loops::of_edges(of_edges, usual(of_edges)) };
+    let with_doors = |habit| LoopConfig { accepted_max, ..Loops::of_edges(habit, usual(habit)) };
+    let of_root = match config.loops.edges_in() {
+        0 => LoopConfig { local_delivery: true, ..with_doors(of_root) },
+        _ => usual(of_root),
+    };
     let one = |clock, habits| Loop::new(clock, Arc::clone(&directory), habits).map_err(io);
     let [root, edges, outside] = clocks;
-    Ok([one(root, usual(of_root))?, one(edges, doors)?, one(outside, usual(of_outside))?])
+    Ok([one(root, of_root)?, one(edges, with_doors(of_edges))?, one(outside, usual(of_outside))?])
 }
 
 /// Descriptors that an exchange needs beside its gateways' connections: a socket of each node, three doors

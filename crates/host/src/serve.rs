@@ -32,10 +32,10 @@ pub fn serve<T>(
     };
     let log = Path::new(&config.journal.dir).join(deployment::LOG_FILE);
     let plan = deployment::plan(config, [clock; 3], PlanOptions::new(&log), kept, |_| Ok(None))?;
-    let Plan { loops, addresses, jobs, writing, group, .. } = plan;
+    let Plan { loops, edges_in, addresses, jobs, writing, group, .. } = plan;
     let levels = Mutex::new(Levels::default());
     let seen = || levels.lock().unwrap_or_else(PoisonError::into_inner);
-    let (stop, edges, root) = (AtomicBool::new(false), loops[1].handle(), loops[0].handle());
+    let (stop, edges, root) = (AtomicBool::new(false), loops[edges_in].handle(), loops[0].handle());
     thread::scope(|scope| {
         scope.spawn(move || jobs.serve(&edges, crate::password::work));
         let run = |of: net::Loop<_>| {

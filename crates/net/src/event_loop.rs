@@ -512,7 +512,7 @@ impl Driver {
             self.announce(nodes, item.to, &batch.items[place + 1..]);
             let (from, bytes) = (Peer::Node(item.from), batch.bytes(item));
             let at = self.call(nodes, item.to, |node, now, out| {
-                node.handle_datagram(now, Channel::OVERLAY, from, bytes, out);
+                node.handle_datagram(now, item.channel, from, bytes, out);
             });
             self.fire_due(nodes, at.unwrap_or_default());
         }

@@ -224,6 +224,7 @@ pub(crate) struct Udp {
 pub(crate) struct Local {
     pub to: usize,
     pub from: NodeId,
+    pub channel: Channel,
     start: usize,
     end: usize,
 }
@@ -488,7 +489,9 @@ impl Io {
     }
 
     fn send(&mut self, host: usize, channel: Channel, to: Peer, bytes: &[u8]) {
-        if self.config.local_delivery && self.send_local(host, channel, to, bytes) {
+        let local = channel == Channel::LOCAL
+            || (self.config.local_delivery && channel == Channel::OVERLAY);
+        if local && self.send_local(host, channel, to, bytes) {
             return;
         }
         match to {
@@ -611,7 +614,7 @@ impl Io {
 
     /// Queues a datagram for a node of this loop; false if it must take the network.
     fn send_local(&mut self, host: usize, channel: Channel, to: Peer, bytes: &[u8]) -> bool {
-        let (Channel::OVERLAY, Peer::Node(node)) = (channel, to) else { return false };
+        let Peer::Node(node) = to else { return false };
         let (Some(to), Some(from)) = (self.host_of(node), self.hosts.get(host)) else {
             return false;
         };
@@ -622,7 +625,7 @@ impl Io {
         let start = self.local.bytes.len();
         self.local.bytes.extend_from_slice(bytes);
         let end = self.local.bytes.len();
-        self.local.items.push(Local { to, from: from.id, start, end });
+        self.local.items.push(Local { to, from: from.id, channel, start, end });
         assert!(self.local.items.len() <= self.config.local_max, "what waits is bounded");
         self.counters.local_datagrams.add(1);
         true
@@ -677,7 +680,8 @@ mod tests {
     #[should_panic(expected = "of this generation")]
     fn control_a_datagram_of_another_generation_is_found() {
         let mut batch = LocalBatch::default();
-        let item = Local { to: 0, from: NodeId(1), start: 0, end: 3 };
+        let (from, channel) = (NodeId(1), Channel::OVERLAY);
+        let item = Local { to: 0, from, channel, start: 0, end: 3 };
         batch.bytes.extend_from_slice(b"one");
         assert_eq!(batch.bytes(&item), b"one");
         batch.clear();

@@ -377,6 +377,50 @@ fn many_nodes_share_a_loop_with_and_without_the_network() {
 }
 
 #[test]
+fn what_is_for_the_loop_alone_never_takes_the_network() {
+    let ((near, near_at), (far, far_at)) = (udp(), udp());
+    let ids = [NodeId(0), NodeId(1), NodeId(2)];
+    let (own, own_at) = udp();
+    let entries = [(ids[0], own_at), (ids[1], near_at), (ids[2], far_at)];
+    let directory = Directory::new(&entries).expect("distinct");
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let listener = |node: NodeId| {
+        let heard = Arc::clone(&heard);
+        Scripted::new(Nanos::NEVER, move |_, input, _, _| {
+            if let Input::Datagram(channel, from, bytes) = input {
+                heard.lock().expect("no panic").push((node, channel, from, bytes.to_vec()));
+            }
+        })
+    };
+    // One of its own loop, one of another, and one that nobody knows; then, for comparison, by the network.
+    let speaker = Scripted::new(Nanos(0), move |knobs, _, _, out| {
+        knobs.timeout = Nanos::NEVER;
+        for to in [ids[1], ids[2], NodeId(9)] {
+            let bytes = out.store(b"clear");
+            out.datagram(Channel::LOCAL, Peer::Node(to), bytes);
+        }
+        let bytes = out.store(b"sealed");
+        out.datagram(Channel::OVERLAY, Peer::Node(ids[2]), bytes);
+    });
+    let overlay = |socket| vec![(Channel::OVERLAY, socket)];
+    let mut one = new_loop(&directory, LoopConfig::default());
+    one.add_node(ids[0], speaker, overlay(own), None).expect("added");
+    one.add_node(ids[1], listener(ids[1]), overlay(near), None).expect("added");
+    let mut two = new_loop(&directory, LoopConfig::default());
+    two.add_node(ids[2], listener(ids[2]), overlay(far), None).expect("added");
+    let (two, one) = (Running::start(two), Running::start(one));
+    until("both datagrams", || heard.lock().expect("no panic").len() >= 2);
+    let counters = one.handle.counters();
+    assert_eq!((counters.local_datagrams, counters.unroutable, counters.datagrams_out), (1, 2, 1));
+    drop((one.finish(), two.finish()));
+    let mut heard = heard.lock().expect("no panic").clone();
+    heard.sort_by_key(|(node, ..)| *node);
+    let from = Peer::Node(ids[0]);
+    let clear = (ids[1], Channel::LOCAL, from, b"clear".to_vec());
+    assert_eq!(heard, [clear, (ids[2], Channel::OVERLAY, from, b"sealed".to_vec())]);
+}
+
+#[test]
 fn streams_keep_every_byte_in_order() {
     let (one, addr) = server(LoopConfig::default(), echo());
     let mut stream = client(addr);

@@ -121,6 +121,9 @@ impl Channel {
     pub const FEED: Channel = Channel(1);
     /// Datagrams between the roots of a venue's shards: a node's number is that of its shard.
     pub const SHARDS: Channel = Channel(4);
+    /// Overlay datagrams between two nodes of one loop, which hands them over in memory: in clear, since
+    /// nobody else can make, change or read them. No socket has this channel.
+    pub const LOCAL: Channel = Channel(5);
 
     /// Datagrams between the nodes of one shard, at a node that is in several: each shard has numbers
     /// of nodes, keys and a socket of its own. Of the first one it is [`Channel::OVERLAY`].

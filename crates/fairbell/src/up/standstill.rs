@@ -1,7 +1,6 @@
 //! What a run does about its journal's standstills, and about participants who know more than the log.
 
 use exchange::Role;
-use net::LoopHandle;
 use types::NodeId;
 
 use super::Watch;
@@ -19,7 +18,7 @@ impl Watch<'_> {
                 let suspend = move |role: &mut Role, now, out: &mut types::Outbox| {
                     role.with_edge(out, |edge, out| edge.gateway_mut().suspend(now, still, out));
                 };
-                self.handles[1].call(*node, suspend).is_ok()
+                self.edges.call(*node, suspend).is_ok()
             };
             // A loop that has too much to do is told with the next look; it does no harm to hear it twice.
             if self.gateways.iter().filter(|node| !tell(node)).count() == 0 {
@@ -44,12 +43,11 @@ impl Watch<'_> {
 
     /// Asks the gateways who named messages never sent.
     pub(super) fn hear_ahead(&self) {
-        let edges: &LoopHandle<Role> = &self.handles[1];
         for node in &self.gateways {
             let (alarms, names) =
                 (self.run.alarms.clone(), host::deployment::names(self.run.config));
             // Refused only when the loop has too much to do, or is over: then later, or never.
-            let _ = edges.call(*node, move |role, _, out| {
+            let _ = self.edges.call(*node, move |role, _, out| {
                 role.with_edge(out, |edge, _| {
                     for ahead in edge.gateway_mut().take_ahead() {
                         let place = usize::from(ahead.account.0).saturating_sub(1);

@@ -12,6 +12,8 @@ use crate::core;
 pub const LOOPS: usize = 3;
 /// What each key says when it says nothing.
 const AUTO: &str = "auto";
+/// What [`Loops::edges`] says of edges in the root's loop.
+const WITH_ROOT: &str = "root";
 
 /// Where the loops run and how they wait.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -19,7 +21,8 @@ const AUTO: &str = "auto";
 pub struct Loops {
     /// The loop of the root, unless it is replicated, and of the proxies: see [`LoopHabit`].
     pub root: String,
-    /// That of the edges: receivers and gateways.
+    /// That of the edges: receivers and gateways. `root`: they are in the root's loop, see
+    /// [`Loops::edges_in`].
     pub edges: String,
     /// That of built-in participants and listeners.
     pub outside: String,
@@ -85,6 +88,12 @@ impl Loops {
         self.texts().map(|(_, text)| LoopHabit::parse(text).unwrap_or(LoopHabit::Auto))
     }
 
+    /// The loop of the edges: 1, or with `edges = "root"` 0, the root's. Then what root, proxies and edges send
+    /// each other is handed over in memory, and what root and edges send each other is not sealed.
+    pub fn edges_in(&self) -> usize {
+        usize::from(self.edges != WITH_ROOT)
+    }
+
     /// The habits of the edges' loop, which releases at deadlines: with a core of its own it begins nothing
     /// shortly before one.
     pub fn of_edges(habit: LoopHabit, usual: LoopConfig) -> LoopConfig {
@@ -111,9 +120,14 @@ impl Loops {
 pub(super) fn relations(config: &Config, both: &mut Both<'_>) {
     let texts = config.loops.texts();
     for (at, (key, text)) in texts.into_iter().enumerate() {
+        let is_edges = key == "loops.edges";
+        if is_edges && text == WITH_ROOT {
+            continue;
+        }
         let Some(habit) = LoopHabit::parse(text) else {
+            let with_root = if is_edges { "\"root\", " } else { "" };
             let why = format!(
-                "must be \"auto\", \"park\", \"spin\" or \"core N\" with the number of a core, is {text:?}"
+                "must be \"auto\", {with_root}\"park\", \"spin\" or \"core N\" with the number of a core, is {text:?}"
             );
             both((key, why.clone()), (key, why));
             continue;

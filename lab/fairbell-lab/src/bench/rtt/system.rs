@@ -155,8 +155,12 @@ impl System {
     ) -> Result<(Vec<Loop<Role>>, Vec<Peer>), Failure> {
         let udp = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io);
         let feed = peer_addr(sink.local_addr().map_err(io)?);
-        let nodes = deploy(exchange, host::deployment::life()?, |_| feed)
+        let mut nodes = deploy(exchange, host::deployment::life()?, |_| feed)
             .map_err(|e| Failure::Run(e.to_string()))?;
+        let alone = self.path == RttPath::Engine;
+        if alone {
+            exchange::share_loop(&mut nodes);
+        }
         let sockets = nodes.iter().map(|_| udp()).collect::<Result<Vec<_>, _>>()?;
         let mut known = Vec::new();
         for (index, socket) in sockets.iter().enumerate() {
@@ -164,7 +168,6 @@ impl System {
         }
         let directory = Directory::new(&known).map_err(|error| Failure::Run(error.to_string()))?;
         let directory = Arc::new(directory);
-        let alone = self.path == RttPath::Engine;
         let habits = LoopConfig {
             local_delivery: alone,
             wait: wait_strategy(self.path),
