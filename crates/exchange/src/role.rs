@@ -199,6 +199,15 @@ impl Role {
         }
     }
 
+    /// Takes the packets that a listener recorded since the last time, by session.
+    pub fn take_captured(&mut self) -> Vec<Vec<u8>> {
+        match self {
+            Role::Listener(listener) => listener.take_captured(),
+            Role::Snapshots(server) => server.take_captured(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The snapshot server, if it is one.
     pub fn as_snapshots(&self) -> Option<&SnapshotServer> {
         match self {

@@ -41,6 +41,7 @@ use crate::report::{ReplicationReport, Report};
 use crate::view::{Snapshot, TopOfBook, View};
 use crate::web::Web;
 use board::{Board, Figures};
+use capture::CaptureFiles;
 use host::admin::door;
 use host::alarms::Alarms;
 use host::clocks::Clocks;
@@ -146,10 +147,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
             return Err(Failure::Usage(format!("{option}: needs a calendar (calendar.zone)")));
         }
     }
-    if let Some(path) = &args.capture {
-        // It is written at the end; that it can't be is told now.
-        host::files::create(path).map_err(|error| host::failure::on(path, error))?;
-    }
+    let capture = args.capture.as_deref().map(CaptureFiles::create).transpose()?;
     let log = args.out.join(LOG_FILE);
     let relay = std::cell::RefCell::new(None);
     let divert = |from: &mut Peer, to: &mut Peer| {
@@ -160,7 +158,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let last = config.overlay.receivers as usize - 1;
     let late = args.late_listener.map(|time| clocks.of[2].now().after(flow::nanos(time)));
     let listener = |place: usize, settings: &mut ListenerConfig| {
-        settings.capture = (args.capture.is_some() && place == 0).then_some(capture::KEPT);
+        settings.capture = (capture.is_some() && place == 0).then_some(capture::KEPT);
         settings.hears_from = late.filter(|_| place == last).unwrap_or(Nanos(0));
     };
     let around = |nodes| match args.slow_proxy {
@@ -224,6 +222,7 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
         },
         scenario: scenario.as_ref(),
         flip: args.flip_replica,
+        capture: capture.as_ref(),
         hurry: (args.accelerate, args.days),
         alarms,
         telemetry: service.as_ref().map(Service::telemetry),
@@ -267,8 +266,8 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let elsewhere = past.on_disk().transpose()?;
     spill::write_log(&log, &ended.nodes, elsewhere)
         .map_err(|error| host::failure::on(&log, error))?;
-    if let Some(path) = &args.capture {
-        capture::write(path, &ended.nodes, &config)?;
+    if let Some(capture) = &capture {
+        capture.finish(&ended.nodes, &config)?;
     }
     if args.json {
         println!("{}", report.to_json());
@@ -333,6 +332,8 @@ struct Run<'a> {
     scenario: Option<&'a Scenario>,
     /// Of whose journal, from 1, a bit is flipped before the replicas are compared.
     flip: Option<u8>,
+    /// Where the feed of receiver 1 is recorded.
+    capture: Option<&'a CaptureFiles>,
     /// Longest wait for a step of the calendar, and days after which the run is over.
     hurry: (Option<Duration>, Option<u32>),
     alarms: Alarms,
@@ -768,6 +769,9 @@ impl Watch<'_> {
                 self.rtt.record(latency.ns);
                 self.rtt_second.record(latency.ns);
             }
+        }
+        if let Some(capture) = self.run.capture {
+            capture.collect(&self.handles[2]);
         }
         let to = self.latencies.0.clone();
         self.on_driver(move |driver| {

@@ -232,6 +232,43 @@ fn edges_in_the_roots_loop_pass_with_and_without_proxies() {
     }
 }
 
+/// What was captured up to then is whole when the process is killed.
+#[test]
+fn a_capture_is_written_while_it_is_recorded() {
+    let out = std::env::temp_dir().join(format!("fairbell-capturing-{}", std::process::id()));
+    std::fs::create_dir_all(&out).expect("a folder");
+    let capture = out.join("feed.pcap");
+    let child = Command::new(env!("CARGO_BIN_EXE_fairbell"))
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .args([
+            "up",
+            "--json",
+            "--quiet",
+            "--rate",
+            "2000",
+            "--port-base",
+            "0",
+            "--duration",
+            "90s",
+        ])
+        .args([Path::new("--out"), &out, Path::new("--capture"), &capture])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut up = child.expect("the binary runs");
+    let began = std::time::Instant::now();
+    while capture.metadata().map_or(0, |file| file.len()) < 20_000 {
+        assert!(began.elapsed().as_secs() < 60 && up.try_wait().is_ok_and(|it| it.is_none()));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    up.kill().expect("it runs");
+    up.wait().expect("ended");
+    let mut stats = Command::new(env!("CARGO_BIN_EXE_fairbell"));
+    let stats = stats.args(["feed", "stats", "--json"]).arg(&capture).output().expect("runs");
+    assert_eq!(stats.status.code(), Some(0), "{}", String::from_utf8_lossy(&stats.stderr));
+    let _ = std::fs::remove_dir_all(out);
+}
+
 /// Whoever looks at an exchange that serves on is told once that nothing more is played.
 #[test]
 fn the_end_of_the_built_in_flow_is_said_once() {

@@ -14,10 +14,10 @@ pub struct CaptureConfig {
     /// Destination that the packets are recorded with: IPv4 address and port. A subscriber's further
     /// sessions have the addresses after it.
     pub to: ([u8; 4], u16),
-    /// Most bytes of packets, with the header that pcap puts before each.
+    /// Most bytes of packets that nobody has taken, with the header that pcap puts before each.
     pub packet_bytes_max: usize,
-    /// Most bytes of messages, with their length prefixes.
-    pub message_bytes_max: usize,
+    /// Most bytes of messages, with their length prefixes; `None`: no messages are kept.
+    pub message_bytes_max: Option<usize>,
     /// Distance of the feed positions at which the best prices of every instrument are noted.
     pub quote_every: u64,
     /// Most quotes kept, of all instruments together.
@@ -45,6 +45,7 @@ pub struct Capture {
     messages: Vec<u8>,
     quotes: Vec<Quote>,
     messages_full: bool,
+    left_out: u64,
 }
 
 impl Capture {
@@ -52,12 +53,22 @@ impl Capture {
     pub fn new(config: CaptureConfig) -> Capture {
         let (mut packets, messages, quotes) = (Vec::new(), Vec::new(), Vec::new());
         pcap::put_header(&mut packets);
-        Capture { config, packets, messages, quotes, messages_full: false }
+        Capture { config, packets, messages, quotes, messages_full: false, left_out: 0 }
     }
 
     /// Datagrams in order of arrival: a pcap file, with the times of this listener's clock.
     pub fn packets(&self) -> &[u8] {
         &self.packets
+    }
+
+    /// Takes the packets recorded since the last time: the next part of the pcap file.
+    pub fn take_packets(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.packets)
+    }
+
+    /// Number of packets that were not recorded for want of room.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Messages in sequence from the listener's first one, each behind its length as two bytes,
@@ -66,7 +77,7 @@ impl Capture {
         &self.messages
     }
 
-    /// Best prices, only at positions whose messages are all in [`Capture::messages`].
+    /// Best prices, only at positions whose messages are all in [`Capture::messages`], where these are kept.
     pub fn quotes(&self) -> &[Quote] {
         &self.quotes
     }
@@ -75,21 +86,21 @@ impl Capture {
         let length = pcap::UDP_RECORD + bytes.len();
         if self.packets.len() + length <= self.config.packet_bytes_max {
             pcap::put_udp(&mut self.packets, now, self.config.to, bytes);
+        } else {
+            self.left_out += 1;
         }
     }
 
     pub(crate) fn message(&mut self, bytes: &[u8]) {
         // Once a message is left out the rest of the stream would be out of step.
-        self.messages_full |= !append(&mut self.messages, bytes, self.config.message_bytes_max);
-        if self.messages_full {
-            self.config.message_bytes_max = 0;
+        if let (Some(max), false) = (self.config.message_bytes_max, self.messages_full) {
+            self.messages_full = !append(&mut self.messages, bytes, max);
         }
     }
 
     /// Ends the recording of messages, because some were left out.
     pub(crate) fn interrupt(&mut self) {
         self.messages_full = true;
-        self.config.message_bytes_max = 0;
     }
 
     pub(crate) fn quote(&mut self, seq: u64, instruments: &[InstrumentId], image: &BookImage) {

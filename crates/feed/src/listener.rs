@@ -321,6 +321,11 @@ impl Listener {
         self.capture.as_ref()
     }
 
+    /// As [`Listener::capture`], for whoever takes from it.
+    pub(crate) fn capture_mut(&mut self) -> Option<&mut Capture> {
+        self.capture.as_mut()
+    }
+
     /// From now on trades and changes of best prices are told as updates of that line.
     pub(crate) fn tell_ticks(&mut self, line: u8) {
         self.ticker = Some(Ticker::new(line));

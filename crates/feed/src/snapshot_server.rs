@@ -148,6 +148,11 @@ impl SnapshotServer {
         }
     }
 
+    /// Takes the packets that its listeners recorded ([`Subscriber::take_captured`]).
+    pub fn take_captured(&mut self) -> Vec<Vec<u8>> {
+        self.feed.take_captured()
+    }
+
     /// The listeners whose books are served.
     pub fn feed(&self) -> &Subscriber {
         &self.feed

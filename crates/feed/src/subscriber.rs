@@ -54,6 +54,12 @@ impl Subscriber {
         &self.clients
     }
 
+    /// Takes the packets recorded since the last time, by session ([`crate::Capture::take_packets`]).
+    pub fn take_captured(&mut self) -> Vec<Vec<u8>> {
+        let captures = self.clients.iter_mut().filter_map(Listener::capture_mut);
+        captures.map(crate::Capture::take_packets).collect()
+    }
+
     /// The client of the session that carries an instrument: the one whose directory of the day has it, for it may have
     /// moved to another shard between two days. Where none has, as between the begin of a day and its directory, the
     /// one of the stream that had it `before`, or the one that was told to follow it, or the first.
@@ -281,7 +287,7 @@ mod tests {
         settings.capture = Some(crate::CaptureConfig {
             to: ([233, 252, 0, 1], 26_400),
             packet_bytes_max: 1 << 10,
-            message_bytes_max: 0,
+            message_bytes_max: Some(0),
             quote_every: 0,
             quotes_max: 0,
         });
@@ -299,5 +305,9 @@ mod tests {
                 matches!(frame.payload, Payload::Udp([233, 252, 0, at], 26_400, _) if at == last)
             );
         }
+        let captures = ear.channels().iter().filter_map(Listener::capture);
+        let kept: Vec<Vec<u8>> = captures.map(|capture| capture.packets().to_vec()).collect();
+        assert_eq!(ear.take_captured(), kept);
+        assert_eq!(ear.take_captured(), [[0u8; 0]; 2], "taken once");
     }
 }

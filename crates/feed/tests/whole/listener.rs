@@ -18,7 +18,7 @@ fn config() -> ListenerConfig {
     config.capture = Some(CaptureConfig {
         to: ([233, 252, 0, 1], 26_400),
         packet_bytes_max: 1 << 20,
-        message_bytes_max: 1 << 20,
+        message_bytes_max: Some(1 << 20),
         quote_every: 100,
         quotes_max: 1_000,
     });
