@@ -322,8 +322,13 @@ fn relations_between_keys_blame_the_key_that_was_set() {
         ),
         (
             "[loops]\nedges = \"core two\"",
-            "fairbell.toml:2: loops.edges: must be \"auto\", \"park\", \"spin\" or \"core N\" with the \
-             number of a core, is \"core two\"",
+            "fairbell.toml:2: loops.edges: must be \"auto\", \"root\", \"park\", \"spin\" or \"core N\" with \
+             the number of a core, is \"core two\"",
+        ),
+        (
+            "[loops]\nroot = \"root\"",
+            "fairbell.toml:2: loops.root: must be \"auto\", \"park\", \"spin\" or \"core N\" with the \
+             number of a core, is \"root\"",
         ),
         (
             "[loops]\nroot = \"core 2\"\noutside = \"core 2\"",
