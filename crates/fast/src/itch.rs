@@ -119,11 +119,11 @@ messages! {
         /// Time of the event, ns since midnight.
         5 => time: U48,
         /// Index value of level 1, in 1e-8.
-        11 => level1: u64,
+        11 => level1: u64 as decimal(8),
         /// Index value of level 2, in 1e-8.
-        19 => level2: u64,
+        19 => level2: u64 as decimal(8),
         /// Index value of level 3, in 1e-8.
-        27 => level3: u64,
+        27 => level3: u64 as decimal(8),
     }
 
     /// Market-wide circuit breaker breached (1.2.5.2).
@@ -153,7 +153,7 @@ messages! {
         /// `A` anticipated, `C` cancelled or postponed.
         23 => release_qualifier: u8,
         /// IPO price, in 1/10000 of the currency.
-        24 => price: u32,
+        24 => price: u32 as decimal(4),
     }
 
     /// Limit-up limit-down auction collar (1.2.7).
@@ -167,11 +167,11 @@ messages! {
         /// Symbol of the instrument, padded with spaces on the right.
         11 => stock: [u8; 8],
         /// Reference price, in 1/10000 of the currency.
-        19 => reference_price: u32,
+        19 => reference_price: u32 as decimal(4),
         /// Highest price allowed in the auction, in 1/10000 of the currency.
-        23 => upper_price: u32,
+        23 => upper_price: u32 as decimal(4),
         /// Lowest price allowed in the auction, in 1/10000 of the currency.
-        27 => lower_price: u32,
+        27 => lower_price: u32 as decimal(4),
         /// How often the collar was extended.
         31 => extension: u32,
     }
@@ -209,7 +209,7 @@ messages! {
         /// Symbol of the instrument, padded with spaces on the right.
         24 => stock: [u8; 8],
         /// Displayed price of the order, in 1/10000 of the currency.
-        32 => price: u32,
+        32 => price: u32 as decimal(4),
     }
 
     /// Order added, with attribution (1.3.2).
@@ -229,7 +229,7 @@ messages! {
         /// Symbol of the instrument, padded with spaces on the right.
         24 => stock: [u8; 8],
         /// Displayed price of the order, in 1/10000 of the currency.
-        32 => price: u32,
+        32 => price: u32 as decimal(4),
         /// Identifier of the firm (MPID) that entered the order.
         36 => attribution: [u8; 4],
     }
@@ -267,7 +267,7 @@ messages! {
         /// Whether the execution counts in time and sales: `Y` or `N`.
         31 => printable: u8 = b"YN",
         /// Price of the trade, in 1/10000 of the currency.
-        32 => price: u32,
+        32 => price: u32 as decimal(4),
     }
 
     /// Order reduced (1.4.3): part of its quantity was cancelled, and it keeps its place.
@@ -311,7 +311,7 @@ messages! {
         /// Displayed quantity of the order, shares.
         27 => shares: u32,
         /// Displayed price of the order, in 1/10000 of the currency.
-        31 => price: u32,
+        31 => price: u32 as decimal(4),
     }
 
     /// Trade against a non-displayed order (1.5.1).
@@ -331,7 +331,7 @@ messages! {
         /// Symbol of the instrument, padded with spaces on the right.
         24 => stock: [u8; 8],
         /// Price of the trade, in 1/10000 of the currency.
-        32 => price: u32,
+        32 => price: u32 as decimal(4),
         /// Match number of the trade, unique for the day.
         36 => match_number: u64,
     }
@@ -349,7 +349,7 @@ messages! {
         /// Symbol of the instrument, padded with spaces on the right.
         19 => stock: [u8; 8],
         /// Price of the cross, in 1/10000 of the currency.
-        27 => price: u32,
+        27 => price: u32 as decimal(4),
         /// Match number of the cross, unique for the day.
         31 => match_number: u64,
         /// Type of the cross: `O` opening, `C` closing, `H` after a halt or for an IPO, `I` during
@@ -386,11 +386,11 @@ messages! {
         /// Symbol of the instrument, padded with spaces on the right.
         28 => stock: [u8; 8],
         /// Hypothetical price, cross orders only.
-        36 => far_price: u32,
+        36 => far_price: u32 as decimal(4),
         /// Hypothetical price, cross and continuous orders.
-        40 => near_price: u32,
+        40 => near_price: u32 as decimal(4),
         /// Reference price, in 1/10000 of the currency.
-        44 => reference_price: u32,
+        44 => reference_price: u32 as decimal(4),
         /// Type of the cross: `O` opening, `C` closing, `H` after a halt or for an IPO, `I` during
         /// the day.
         48 => cross_type: u8,
@@ -425,16 +425,48 @@ messages! {
         /// Open eligibility: `Y` or `N`.
         19 => open_eligibility: u8,
         /// Lowest allowable price, in 1/10000 of the currency.
-        20 => price_min: u32,
+        20 => price_min: u32 as decimal(4),
         /// Highest allowable price, in 1/10000 of the currency.
-        24 => price_max: u32,
+        24 => price_max: u32 as decimal(4),
         /// Price at which the opening would execute now, in 1/10000 of the currency.
-        28 => near_price: u32,
+        28 => near_price: u32 as decimal(4),
         /// When the near price was set, ns since midnight.
-        32 => near_time: u64,
+        32 => near_time: u64 as time(),
         /// Lower end of the price collar, in 1/10000 of the currency.
-        40 => collar_lower: u32,
+        40 => collar_lower: u32 as decimal(4),
         /// Upper end of the price collar, in 1/10000 of the currency.
-        44 => collar_upper: u32,
+        44 => collar_upper: u32 as decimal(4),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Shown;
+
+    #[test]
+    fn fields_are_shown_as_what_they_are() {
+        let mut bytes = [0; 36];
+        bytes[0] = b'A';
+        bytes[10] = 9;
+        bytes[19] = b'S';
+        bytes[23] = 7;
+        bytes[24..32].copy_from_slice(b"ZORK    ");
+        bytes[35] = 5;
+        let message = Message::parse(&bytes).expect("an order");
+        assert_eq!((message.name(), message.kind()), ("AddOrder", b'A'));
+        let mut seen = Vec::new();
+        message.shown(|name, field| seen.push((name, field)));
+        let expected = [
+            ("locate", Shown::Number(0)),
+            ("tracking", Shown::Number(0)),
+            ("time", Shown::Time(9)),
+            ("order_ref", Shown::Number(0)),
+            ("side", Shown::Letter(b'S')),
+            ("shares", Shown::Number(7)),
+            ("stock", Shown::Text(b"ZORK    ")),
+            ("price", Shown::Decimal { units: 5, decimals: 4 }),
+        ];
+        assert_eq!(seen, expected);
     }
 }

@@ -14,6 +14,48 @@ pub trait FieldType: Sized {
     /// The field as a number, for sums: text as its first eight bytes at most, the first one
     /// highest.
     fn number(self) -> u64;
+    /// What people are shown of the field at the front of `bytes`; missing bytes count as zero.
+    fn shown(bytes: &[u8]) -> Shown<'_> {
+        Shown::Number(Self::read(bytes).number())
+    }
+}
+
+/// A field as people are shown it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shown<'a> {
+    /// An integer.
+    Number(u64),
+    /// One byte that stands for something.
+    Letter(u8),
+    /// Text of a fixed length, padding included.
+    Text(&'a [u8]),
+    /// So many units of 10^-`decimals`.
+    Decimal {
+        /// The count of units.
+        units: u64,
+        /// Digits behind the point.
+        decimals: u8,
+    },
+    /// A time of day, ns since midnight.
+    Time(u64),
+}
+
+impl<'a> Shown<'a> {
+    /// An integer as a count of units of 10^-`decimals`; anything else as it is.
+    pub fn decimal(self, decimals: u8) -> Shown<'a> {
+        match self {
+            Shown::Number(units) => Shown::Decimal { units, decimals },
+            other => other,
+        }
+    }
+
+    /// An integer as a time of day in ns; anything else as it is.
+    pub fn time(self) -> Shown<'a> {
+        match self {
+            Shown::Number(ns) => Shown::Time(ns),
+            other => other,
+        }
+    }
 }
 
 macro_rules! integers {
@@ -32,7 +74,22 @@ macro_rules! integers {
     )*};
 }
 
-integers! { u8 u16 u32 u64 }
+integers! { u16 u32 u64 }
+
+impl FieldType for u8 {
+    const LEN: usize = 1;
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> u8 {
+        bytes.first().copied().unwrap_or(0)
+    }
+    #[inline(always)]
+    fn number(self) -> u64 {
+        u64::from(self)
+    }
+    fn shown(bytes: &[u8]) -> Shown<'_> {
+        Shown::Letter(u8::read(bytes))
+    }
+}
 
 /// An unsigned integer of six bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -50,6 +107,9 @@ impl FieldType for U48 {
     fn number(self) -> u64 {
         self.0
     }
+    fn shown(bytes: &[u8]) -> Shown<'_> {
+        Shown::Time(U48::read(bytes).0)
+    }
 }
 
 impl<const N: usize> FieldType for [u8; N] {
@@ -64,6 +124,9 @@ impl<const N: usize> FieldType for [u8; N] {
         let len = N.min(8);
         eight[8 - len..].copy_from_slice(&self[..len]);
         u64::from_be_bytes(eight)
+    }
+    fn shown(bytes: &[u8]) -> Shown<'_> {
+        Shown::Text(bytes.get(..N).unwrap_or(bytes))
     }
 }
 
@@ -139,7 +202,8 @@ macro_rules! layout {
 }
 
 /// Defines views and an enum over them, told apart by the first byte. `offset => name: u8 = codes`
-/// is a field whose values are limited to those given.
+/// is a field whose values are limited to those given; `name: u32 as decimal(4)` or `as time()` is
+/// shown to people as what [`Shown`] has of that name.
 #[macro_export]
 macro_rules! messages {
     (
@@ -148,7 +212,8 @@ macro_rules! messages {
         $(
             $(#[$doc:meta])*
             $name:ident = $kind:literal, $len:literal {
-                $($(#[$fdoc:meta])* $offset:literal => $field:ident: $ty:ty $(= $codes:literal)?,)*
+                $($(#[$fdoc:meta])* $offset:literal => $field:ident: $ty:ty
+                    $(= $codes:literal)? $(as $how:ident($($digits:literal)?))?,)*
             }
         )*
     ) => {
@@ -186,6 +251,31 @@ macro_rules! messages {
                         Ok($enum::$name(view))
                     })*
                     _ => Err($crate::Code::D9),
+                }
+            }
+
+            /// Name of the message, as its description has it.
+            pub fn name(&self) -> &'static str {
+                match self { $($enum::$name(_) => stringify!($name),)* }
+            }
+
+            /// Type byte of the message.
+            pub fn kind(&self) -> u8 {
+                match self { $($enum::$name(_) => $kind,)* }
+            }
+
+            /// Calls `each` with every field's name and what people are shown of it.
+            pub fn shown(&self, mut each: impl FnMut(&'static str, $crate::layout::Shown<'a>)) {
+                match self {
+                    $($enum::$name(view) => {
+                        let bytes: &'a [u8] = view.as_bytes();
+                        $(each(
+                            stringify!($field),
+                            <$ty as $crate::layout::FieldType>::shown(
+                                bytes.get($offset..).unwrap_or(&[]),
+                            )$(.$how($($digits)?))?,
+                        );)*
+                    })*
                 }
             }
 
