@@ -8,6 +8,7 @@
 //! fails.
 
 mod files;
+mod shown;
 mod user;
 
 use std::collections::BTreeMap;
@@ -19,13 +20,14 @@ use clap::{Args, Subcommand, ValueEnum};
 use fast::opra::checksum::Checksum;
 use fast::opra::{Event, Opra, V1, V2, binary, fast_templates, to_event};
 use fast::slots::{Description, Message, SlotDecoder, SlotSink};
-use feed::pcap::{Payload, Pcap};
+use feed::pcap::{Captured, Payload, Pcap, PcapError};
 use feed::{Arbiter, ArbiterConfig, Delivery, LineSink, Notice, TopOfBook};
 use types::Nanos;
 use wire::moldudp::Packet;
 use wire::soupbin::Framer;
 
 use host::failure::Failure;
+use shown::Form;
 use user::{User, UserArgs};
 
 /// Options of `fairbell feed`.
@@ -118,9 +120,30 @@ pub struct PlayArgs {
     /// Where to send the datagrams
     #[arg(long, value_name = "ADDRESS")]
     pub to: SocketAddr,
-    /// How many times as fast as recorded; 0 sends as fast as possible
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
-    pub speed: f64,
+    /// How many times as fast as recorded: 0.001 to 1000000; max sends as fast as possible
+    #[arg(long, value_name = "X|max", default_value = "1", allow_hyphen_values = true,
+          value_parser = speed)]
+    pub speed: Speed,
+}
+
+/// How fast datagrams are sent.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Speed {
+    /// So many times as fast as recorded.
+    Times(f64),
+    /// As fast as possible.
+    Max,
+}
+
+/// `10`, `0.5` or `max`
+fn speed(text: &str) -> Result<Speed, String> {
+    let times = |times: &f64| (0.001..=1e6).contains(times);
+    match text {
+        "max" => Ok(Speed::Max),
+        _ => text.parse().ok().filter(times).map(Speed::Times).ok_or_else(|| {
+            "write a number from 0.001 to 1000000, or max for as fast as possible".to_string()
+        }),
+    }
 }
 
 /// Formats of datagrams.
@@ -155,6 +178,45 @@ pub fn run(args: &FeedArgs) -> Result<(), Failure> {
     }
 }
 
+/// Frames of a capture; a complaint says at which one and at which byte.
+struct Frames<'a> {
+    path: &'a Path,
+    pcap: Pcap<'a>,
+    whole: u64,
+}
+
+impl<'a> Frames<'a> {
+    fn new(path: &'a Path, bytes: &'a [u8]) -> Result<Frames<'a>, Failure> {
+        let pcap = Pcap::new(bytes);
+        let pcap = pcap.map_err(|error| Failure::Run(format!("{}: {error}", path.display())))?;
+        Ok(Frames { path, pcap, whole: 0 })
+    }
+
+    fn next(&mut self) -> Result<Option<Captured<'a>>, Failure> {
+        match self.pcap.next() {
+            None => Ok(None),
+            Some(Ok(frame)) => {
+                self.whole += 1;
+                Ok(Some(frame))
+            }
+            Some(Err(error)) => {
+                let (path, byte, whole) = (self.path.display(), self.pcap.offset(), self.whole);
+                let advice = match error {
+                    PcapError::Truncated => {
+                        format!(
+                            ": the file is cut off, damaged, or still being written; the {whole} \
+                             frames before it are whole"
+                        )
+                    }
+                    _ => String::new(),
+                };
+                let frame = whole + 1;
+                Err(Failure::Run(format!("{path}: frame {frame}, byte {byte}: {error}{advice}")))
+            }
+        }
+    }
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
 }
@@ -178,17 +240,20 @@ struct Seen {
 }
 
 impl Seen {
-    fn message(&mut self, format: &str, kind: &str, detail: impl Fn() -> String) {
+    fn message(&mut self, format: &str, kind: &str, detail: impl Fn(Form) -> String) {
         self.messages += 1;
         *self.kinds.entry(format!("{format} {kind}")).or_default() += 1;
         if self.print && self.json {
-            let frame = self.frames;
-            let document = serde_json::json!({
-                "frame": frame, "format": format, "kind": kind, "message": detail(),
-            });
-            println!("{document}");
+            let quoted = |text: &str| shown::text(Form::Json, text);
+            println!(
+                "{{\"format\":{},\"frame\":{},\"kind\":{},\"message\":{}}}",
+                quoted(format),
+                self.frames,
+                quoted(kind),
+                detail(Form::Json)
+            );
         } else if self.print {
-            println!("{:>6} {format} {kind:<4} {}", self.frames, detail());
+            println!("{:>6} {format} {kind:<4} {}", self.frames, detail(Form::Text));
         }
     }
 
@@ -236,7 +301,8 @@ const ERRORS_TOLD: usize = 20;
 
 impl Reader {
     fn new(args: &FileArgs, print: bool) -> Result<Reader, Failure> {
-        let user = User::new(&args.user, print)?;
+        let form = if args.json { Form::Json } else { Form::Text };
+        let user = User::new(&args.user, print.then_some(form))?;
         let (format, json) = (args.format, args.json);
         match (format, &user) {
             (Format::Fast, None) => {
@@ -264,9 +330,8 @@ impl Reader {
             files::Kind::Itch => return files::itch(path, &mut self.seen),
         }
         let bytes = read(path)?;
-        let failed = |error| Failure::Run(format!("{}: {error}", path.display()));
-        for frame in Pcap::new(&bytes).map_err(failed)? {
-            let frame = frame.map_err(failed)?;
+        let mut frames = Frames::new(path, &bytes)?;
+        while let Some(frame) = frames.next()? {
             self.seen.frames += 1;
             match frame.payload {
                 Payload::Udp(to, port, bytes) => self.datagram(frame.time, (to, port), bytes),
@@ -308,12 +373,13 @@ impl Reader {
     fn by_templates(&mut self, time: Nanos, to: ([u8; 4], u16), bytes: &[u8]) {
         let (Some(user), seen) = (&mut self.user, &mut self.seen) else { return };
         let outcome = user.datagram(bytes, |told| {
-            seen.message("fast", told.template, || told.text.to_string());
+            seen.message("fast", told.template, |_| told.text.to_string());
         });
-        match outcome {
-            Ok((Some(first), count)) => self.number(time, to, first, count),
-            Ok((None, _)) => {}
-            Err(complaint) => self.seen.error(format!("FAST: {complaint}")),
+        let numbers = std::mem::take(&mut user.numbers);
+        // Those before one that could not be decoded were there, too.
+        numbers.iter().for_each(|&(first, count)| self.number(time, to, first, count));
+        if let Err(complaint) = outcome {
+            self.seen.error(format!("FAST: {complaint}"));
         }
     }
 
@@ -336,7 +402,7 @@ impl Reader {
             match fast::itch::Message::parse(message) {
                 Ok(view) => {
                     let kind = char::from(message.first().copied().unwrap_or(b'?')).to_string();
-                    self.seen.message("itch", &kind, || format!("{view:?}"));
+                    self.seen.message("itch", &kind, |form| shown::itch(form, &view));
                 }
                 Err(code) => self.seen.error(format!("ITCH: {code}")),
             }
@@ -382,7 +448,9 @@ impl Reader {
                 Ok(Some(frame)) => {
                     let kind = char::from(frame.first().copied().unwrap_or(b'?')).to_string();
                     let len = frame.len();
-                    self.seen.message("soupbin", &kind, || format!("{len} bytes"));
+                    self.seen.message("soupbin", &kind, |form| {
+                        shown::text(form, &format!("{len} bytes"))
+                    });
                 }
                 Ok(None) => return,
                 Err(error) => return self.seen.error(error.to_string()),
@@ -428,7 +496,7 @@ fn note(seen: &mut Seen, top: &mut TopOfBook, format: &str, event: &Event<'_>) {
         Event::Control(..) => "control",
         Event::Unknown(_) => "unknown",
     };
-    seen.message(format, kind, || format!("{event:?}"));
+    seen.message(format, kind, |form| shown::debug(form, event));
 }
 
 /// The format of a datagram, where it shows.
@@ -517,12 +585,12 @@ fn play(args: &PlayArgs) -> Result<(), Failure> {
     let socket = UdpSocket::bind(local).map_err(|error| failed(error.to_string()))?;
     let start = Instant::now();
     let (mut first, mut sent) = (None, 0_u64);
-    for frame in Pcap::new(&bytes).map_err(|error| failed(error.to_string()))? {
-        let frame = frame.map_err(|error| failed(error.to_string()))?;
+    let mut frames = Frames::new(&args.file, &bytes)?;
+    while let Some(frame) = frames.next()? {
         let Payload::Udp(_, _, payload) = frame.payload else { continue };
         let since = frame.time.0.saturating_sub(*first.get_or_insert(frame.time.0));
-        if args.speed > 0.0 {
-            let due = Duration::from_nanos((since as f64 / args.speed) as u64);
+        if let Speed::Times(times) = args.speed {
+            let due = Duration::from_nanos((since as f64 / times) as u64);
             std::thread::sleep(due.saturating_sub(start.elapsed()));
         }
         socket.send_to(payload, args.to).map_err(|error| failed(error.to_string()))?;

@@ -196,6 +196,188 @@ fn dbn_and_itch_files_are_known_by_their_first_bytes() {
     assert_eq!(refused(&["stats", &cut]).0, 1, "it ends inside a message");
 }
 
+/// Numbers missing in datagrams of so many messages: template and number of each.
+fn missing(scratch: &Scratch, messages: &[(u32, u32)], per_datagram: usize) -> Value {
+    let text = format!(
+        "<templates xmlns='{NAMESPACE}'><template name='A' id='1'><uInt32 name='Seq'/></template>\
+         <template name='B' id='2'><uInt32 name='V'/><uInt32 name='Seq'/></template>\
+         <template name='Beat' id='3'><uInt32 name='V'/></template></templates>"
+    );
+    let xml = scratch.put("three.xml", &text);
+    let templates = Arc::new(Templates::from_user_xml(&text).expect("valid"));
+    let mut encoder = Encoder::new(Arc::clone(&templates));
+    let packets: Vec<Vec<u8>> = messages
+        .chunks(per_datagram)
+        .map(|messages| {
+            encoder.reset();
+            let mut bytes = Vec::new();
+            for &(template, number) in messages {
+                let record = Record::of(template).set(&templates, "V", Owned::U32(7)).set(
+                    &templates,
+                    "Seq",
+                    Owned::U32(number),
+                );
+                encoder.message(&record, &mut bytes).expect("encoded");
+            }
+            bytes
+        })
+        .collect();
+    let file = scratch.put("three.pcap", capture(packets.iter().map(Vec::as_slice)));
+    stats(&[&file, "--templates", &xml, "--number", "Seq"])["numbers_lost"].clone()
+}
+
+#[test]
+fn numbers_of_all_templates_with_the_field_count_together() {
+    let scratch = Scratch::new("numbers");
+    for together in [1, 4] {
+        let second = [1, 2, 3, 10, 11, 12, 100].map(|number| (1, number));
+        assert_eq!(missing(&scratch, &second, together), 93, "the second template alone");
+        let mixed = [(0, 1), (0, 2), (1, 3), (0, 10), (1, 11), (0, 12), (0, 100)];
+        assert_eq!(missing(&scratch, &mixed, together), 93);
+        // A message without a number between others is none of them.
+        let beats = [(0, 1), (2, 0), (1, 2), (2, 0), (2, 0), (0, 3), (1, 5), (2, 0)];
+        assert_eq!(missing(&scratch, &beats, together), 1);
+        let whole: Vec<(u32, u32)> = (1..30).map(|number| (number % 2, number)).collect();
+        assert_eq!(missing(&scratch, &whole, together), 0);
+    }
+}
+
+/// A message of ITCH 5.0 with these parts behind its locate, tracking number and time.
+fn itch(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let ns: u64 = (9 * 3_600 + 30 * 60) * 1_000_000_000 + 5;
+    let head = [&[kind, 0, 7, 0, 9][..], &ns.to_be_bytes()[2..]].concat();
+    [head, parts.concat()].concat()
+}
+
+#[test]
+fn messages_are_shown_field_by_field() {
+    let scratch = Scratch::new("shown");
+    let order = u64::MAX.to_be_bytes();
+    let add =
+        itch(b'A', &[&order, b"B", &[0, 0, 1, 44], b"ZORK    ", &1_234_500_u32.to_be_bytes()]);
+    let file = |name: &str, messages: &[Vec<u8>]| {
+        let framed = messages.iter().flat_map(|message| {
+            [(message.len() as u16).to_be_bytes().to_vec(), message.clone()].concat()
+        });
+        scratch.put(name, framed.collect::<Vec<u8>>())
+    };
+    let one = file("add.itch", std::slice::from_ref(&add));
+    let told = String::from_utf8(feed(&["decode", &one]).stdout).expect("text");
+    let line = "1 itch A    AddOrder locate=7 tracking=9 time=09:30:00.000000005 \
+                order_ref=18446744073709551615 side=B shares=300 stock=\"ZORK\" price=123.4500";
+    assert_eq!(told.trim(), line);
+    let told = feed(&["decode", "--json", &one]).stdout;
+    let told: Value = serde_json::from_slice(&told).expect("a document");
+    let message = serde_json::json!({
+        "type": "A", "name": "AddOrder", "locate": 7, "tracking": 9, "time": 34_200_000_000_005_u64,
+        "order_ref": "18446744073709551615", "side": "B", "shares": 300, "stock": "ZORK",
+        "price": "123.4500",
+    });
+    assert_eq!(told["message"], message);
+    assert_eq!((&told["frame"], &told["kind"]), (&1.into(), &"A".into()));
+    // Every type that there is.
+    let all: Vec<Vec<u8>> = wire::itch::Message::LENGTHS
+        .iter()
+        .map(|&(kind, length)| {
+            let mut message = itch(kind, &[&[0; 50]]);
+            message.truncate(length);
+            // Fields of which only some values are right.
+            for (kinds, at, code) in
+                [(&b"S"[..], 11, b'O'), (b"H", 19, b'T'), (b"AFP", 19, b'B'), (b"C", 31, b'Y')]
+            {
+                if kinds.contains(&kind) {
+                    message[at] = code;
+                }
+            }
+            message
+        })
+        .collect();
+    let many = file("all.itch", &all);
+    let told = String::from_utf8(feed(&["decode", "--json", &many]).stdout).expect("text");
+    assert_eq!(told.lines().count(), wire::itch::Message::LENGTHS.len());
+    for line in told.lines() {
+        let one: Value = serde_json::from_str(line).expect("a document");
+        assert_eq!(one["kind"], one["message"]["type"]);
+        assert!(one["message"]["time"].is_number() && one["message"]["name"].is_string(), "{one}");
+    }
+    let told = String::from_utf8(feed(&["decode", &many]).stdout).expect("text");
+    assert_eq!(told.lines().count(), wire::itch::Message::LENGTHS.len());
+    assert!(!told.contains("(["), "{told}");
+}
+
+#[test]
+fn a_message_of_templates_is_an_object_of_json() {
+    let scratch = Scratch::new("object");
+    let text = format!(
+        "<templates xmlns='{NAMESPACE}'><template name='Book' id='1'><uInt64 name='Seq'/><int64 name='Small'/>\
+         <decimal name='Px'/><string name='Text' charset='unicode'/><byteVector name='Raw'/>\
+         <uInt32 name='Not' presence='optional'/><group name='G'><string name='S'/></group>\
+         <sequence name='Rows'><uInt32 name='Qty'/></sequence></template></templates>"
+    );
+    let xml = scratch.put("book.xml", &text);
+    let templates = Arc::new(Templates::from_user_xml(&text).expect("valid"));
+    let name = |name: &str| templates.name(name).expect("it is there");
+    let of = |field: &str, value| Record::default().set(&templates, field, value);
+    let mut record = Record::of(0)
+        .set(&templates, "Seq", Owned::U64((1 << 53) + 1))
+        .set(&templates, "Small", Owned::I64(-3))
+        .set(&templates, "Px", Owned::Decimal(fast::Decimal { exponent: -2, mantissa: -5 }))
+        .set(&templates, "Text", Owned::Unicode("é\"\n".to_string()))
+        .set(&templates, "Raw", Owned::Bytes(vec![0, 255]));
+    let group = fast::Item::Group(of("S", Owned::Ascii(b"x".to_vec())));
+    let rows = [1, 2].map(|qty| of("Qty", Owned::U32(qty)));
+    record.fields.push((name("G"), group));
+    record.fields.push((name("Rows"), fast::Item::Sequence(rows.to_vec())));
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(Arc::clone(&templates));
+    encoder.message(&record, &mut bytes).expect("encoded");
+    let file = scratch.put("book.pcap", capture([bytes.as_slice()].into_iter()));
+    let told = feed(&["decode", "--json", &file, "--templates", &xml]).stdout;
+    let told: Value = serde_json::from_slice(&told).expect("a document");
+    let message = serde_json::json!({
+        "Seq": "9007199254740993", "Small": -3, "Px": "-0.05", "Text": "é\"\n", "Raw": "00ff",
+        "G": {"S": "x"}, "Rows": [{"Qty": 1}, {"Qty": 2}],
+    });
+    assert_eq!((&told["message"], &told["kind"]), (&message, &"Book".into()));
+}
+
+#[test]
+fn what_is_cut_or_of_another_encoding_is_told_with_its_place() {
+    let scratch = Scratch::new("cut");
+    let event = [0, 12, b'S', 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, b'O'];
+    for (left, what) in [
+        (9, "message 2, byte 14: the file ends after 7 bytes of its 12"),
+        (1, "after 1 bytes of the 2"),
+    ] {
+        let cut = scratch.put("cut.itch", [&event[..], &event[..left]].concat());
+        let (code, said) = refused(&["decode", &cut]);
+        assert!(code == 1 && said.contains(what) && said.contains("cut off"), "{said}");
+    }
+    let whole = capture([&[1; 20][..], &[2; 20]].into_iter());
+    let second = 24 + (whole.len() - 24) / 2;
+    let cut = scratch.put("cut.pcap", &whole[..whole.len() - 3]);
+    let to = "127.0.0.1:9";
+    for args in [&["stats", &cut][..], &["play", &cut, "--to", to, "--speed", "max"]] {
+        let (code, said) = refused(args);
+        let place = format!("frame 2, byte {second}: ends inside a record");
+        assert!(code == 1 && said.contains(&place), "{said}");
+    }
+    let latin = b"<templates\nxmlns='x'><template name='\xe9'/></templates>";
+    let utf16: Vec<u8> = "\u{feff}<templates/>".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (bytes, what) in [
+        (&latin[..], ".xml:2: no UTF-8 (byte 0xe9 at 37)"),
+        (&utf16, ".xml:1: is UTF-16 (byte 0xff at 0)"),
+    ] {
+        let xml = scratch.put("latin.xml", bytes);
+        let (code, said) = refused(&["templates", "--check", &xml]);
+        assert!(code == 2 && said.contains(what) && said.contains("must be in UTF-8"), "{said}");
+    }
+    for speed in ["-1", "nan", "inf", "0", "1e9", "fast"] {
+        let (code, said) = refused(&["play", &cut, "--to", to, "--speed", speed]);
+        assert!(code == 2 && said.contains("0.001 to 1000000, or max"), "{speed}: {said}");
+    }
+}
+
 #[test]
 fn no_bytes_end_it_badly() {
     let scratch = Scratch::new("bytes");

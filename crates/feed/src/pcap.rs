@@ -89,6 +89,8 @@ const TSRESOL: u16 = 9;
 #[derive(Debug)]
 pub struct Pcap<'a> {
     rest: &'a [u8],
+    /// Bytes of the file.
+    length: usize,
     order: Order,
     layout: Layout,
     /// For pcapng: ticks per second of each interface of the section.
@@ -106,10 +108,11 @@ impl<'a> Pcap<'a> {
     /// When it is none, or not of Ethernet frames.
     pub fn new(file: &'a [u8]) -> Result<Pcap<'a>, PcapError> {
         let magic = *file.first_chunk::<4>().ok_or(PcapError::Unknown)?;
+        let length = file.len();
         if magic == SECTION {
             let order = section_order(file).ok_or(PcapError::Unknown)?;
             let (layout, ticks) = (Layout::Blocks, Vec::new());
-            return Ok(Pcap { rest: file, order, layout, ticks, failed: false });
+            return Ok(Pcap { rest: file, length, order, layout, ticks, failed: false });
         }
         let (little, unit) = match magic {
             [0xD4, 0xC3, 0xB2, 0xA1] => (true, 1_000),
@@ -125,7 +128,13 @@ impl<'a> Pcap<'a> {
         }
         let rest = file.get(24..).unwrap_or(&[]);
         let (layout, ticks) = (Layout::Classic(unit), Vec::new());
-        Ok(Pcap { rest, order, layout, ticks, failed: false })
+        Ok(Pcap { rest, length, order, layout, ticks, failed: false })
+    }
+
+    /// How many bytes of the file were read; after [`PcapError::Truncated`], where the record begins
+    /// that is not whole.
+    pub fn offset(&self) -> usize {
+        self.length - self.rest.len()
     }
 
     fn classic(&mut self, unit: u64) -> Option<Captured<'a>> {

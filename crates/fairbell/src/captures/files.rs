@@ -1,7 +1,7 @@
 //! Market data in files that are no captures: DBN, and ITCH messages each behind its length.
 
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Read};
+use std::io::{BufReader, Read};
 use std::path::Path;
 
 use dbn::decode::dbn::Decoder;
@@ -10,7 +10,7 @@ use dbn::{Record, VersionUpgradePolicy};
 use feed::DbnFrames;
 use host::failure::Failure;
 
-use super::{Format, Seen};
+use super::{Format, Seen, shown};
 
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +80,7 @@ fn dbn_records(from: impl Read, seen: &mut Seen) -> dbn::Result<()> {
         match record.as_enum() {
             Ok(known) => {
                 let kind = record.rtype().map_or("?".to_string(), |kind| format!("{kind:?}"));
-                seen.message("dbn", &kind, || format!("{known:?}"));
+                seen.message("dbn", &kind, |form| shown::debug(form, &known));
             }
             Err(error) => seen.error(format!("DBN: {error}")),
         }
@@ -95,20 +95,34 @@ fn dbn_records(from: impl Read, seen: &mut Seen) -> dbn::Result<()> {
 pub fn itch(path: &Path, seen: &mut Seen) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Run(format!("{}: {error}", path.display()));
     let mut file = BufReader::new(File::open(path).map_err(failed)?);
-    let (mut length, mut message) = ([0; 2], Vec::new());
+    let (mut message, mut at) = (Vec::new(), 0);
+    let mut take = |length: usize, into: &mut Vec<u8>| {
+        into.clear();
+        file.by_ref().take(length as u64).read_to_end(into).map_err(failed)
+    };
+    let cut = |seen: &Seen, at: u64, got: usize, of: &str| {
+        let (path, number, whole) = (path.display(), seen.frames + 1, seen.frames);
+        Failure::Run(format!(
+            "{path}: message {number}, byte {at}: the file ends after {got} bytes of {of}: it is cut off, \
+             or still being written; the {whole} messages before it are whole"
+        ))
+    };
     loop {
-        match file.read_exact(length.get_mut(..1).unwrap_or(&mut [])) {
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
-            read => read.map_err(failed)?,
+        let length = match (take(2, &mut message)?, message.first_chunk::<2>()) {
+            (0, _) => return Ok(()),
+            (_, Some(length)) => u16::from_be_bytes(*length),
+            (got, None) => return Err(cut(seen, at, got, "the 2 of its length")),
+        };
+        let got = take(length.into(), &mut message)?;
+        if got < usize::from(length) {
+            return Err(cut(seen, at, got, &format!("its {length}")));
         }
-        file.read_exact(length.get_mut(1..).unwrap_or(&mut [])).map_err(failed)?;
-        message.resize(usize::from(u16::from_be_bytes(length)), 0);
-        file.read_exact(&mut message).map_err(failed)?;
+        at += 2 + u64::from(length);
         seen.frames += 1;
         match fast::itch::Message::parse(&message) {
             Ok(view) => {
                 let kind = char::from(message.first().copied().unwrap_or(b'?')).to_string();
-                seen.message("itch", &kind, || format!("{view:?}"));
+                seen.message("itch", &kind, |form| shown::itch(form, &view));
             }
             Err(code) => seen.error(format!("ITCH: {code}")),
         }

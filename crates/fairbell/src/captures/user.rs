@@ -16,6 +16,8 @@ use fast::xml::TEXT_MAX;
 use fast::{Code, Decoder, FastError, Sink, Templates, Value};
 use host::failure::Failure;
 
+use super::shown::{self, Form, Object, TEXT};
+
 /// How datagrams are decoded by templates of the user.
 #[derive(Args, Clone, Debug, Default)]
 pub struct UserArgs {
@@ -55,12 +57,10 @@ pub enum Framing {
 pub struct Told<'a> {
     /// Name of its template.
     pub template: &'a str,
-    /// Its fields as text, cut off where it is endless; empty unless it was asked for.
+    /// Its fields in the form that was asked for, cut off where they are endless; else empty.
     pub text: &'a str,
 }
 
-/// Bytes of a message's text.
-const TEXT: usize = 1 << 20;
 /// Slot of OPRA's long text.
 const LONG: usize = 48;
 
@@ -72,11 +72,14 @@ struct Collect {
     /// Number of each field's name.
     marks: Vec<u64>,
     names: Vec<String>,
-    /// Field that numbers messages.
-    number_field: Option<u32>,
+    /// Names of the templates.
+    templates: Vec<String>,
+    /// Fields that number messages: the name of one, in each template that has it.
+    number_fields: Vec<bool>,
     number: Option<u64>,
-    print: bool,
+    form: Option<Form>,
     text: String,
+    object: Object,
     /// Of the template and all fields of the message, by name.
     sum: u64,
     depth: u32,
@@ -86,11 +89,14 @@ struct Collect {
 impl Collect {
     fn clear(&mut self) {
         self.text.clear();
+        if self.form == Some(Form::Json) {
+            self.object.open();
+        }
         (self.sum, self.depth, self.number) = (OFFSET, 0, None);
     }
 
     fn put(&mut self, args: std::fmt::Arguments<'_>) {
-        if self.print && self.text.len() < TEXT {
+        if self.form == Some(Form::Text) && self.text.len() < TEXT {
             let _ = self.text.write_fmt(args);
             if self.text.len() >= TEXT {
                 self.text.push('…');
@@ -99,10 +105,52 @@ impl Collect {
     }
 
     fn named(&mut self, field: u32, open: &str) {
-        if self.print {
+        if self.form == Some(Form::Text) {
             let name = self.names.get(field as usize).cloned().unwrap_or_default();
             let space = if self.text.is_empty() { "" } else { " " };
             self.put(format_args!("{space}{name}{open}"));
+        }
+    }
+
+    /// The object of JSON and the field's name, where an object is wanted.
+    fn object(&mut self, field: u32) -> Option<(&mut Object, &str)> {
+        let wanted = self.form == Some(Form::Json);
+        let name = self.names.get(field as usize).map_or("", String::as_str);
+        wanted.then_some((&mut self.object, name))
+    }
+
+    /// What is told of the message.
+    fn told(&mut self) -> &str {
+        match self.form {
+            Some(Form::Json) => {
+                self.object.close();
+                &self.object.text
+            }
+            _ => &self.text,
+        }
+    }
+
+    fn json(&mut self, field: u32, value: Value<'_>) {
+        let Some((object, name)) = self.object(field) else { return };
+        if !object.has_room() {
+            return;
+        }
+        match value {
+            Value::Ascii(text) => object.text(name, &String::from_utf8_lossy(text)),
+            Value::Unicode(text) => object.text(name, text),
+            Value::Bytes(bytes) => {
+                let shown = bytes.get(..bytes.len().min(TEXT)).unwrap_or(bytes);
+                let digits = shown.iter().map(|byte| format!("{byte:02x}"));
+                object.text(name, &digits.collect::<String>());
+            }
+            Value::Decimal(decimal) if decimal.is_valid() => {
+                let text = shown::decimal(decimal.mantissa.into(), decimal.exponent);
+                object.text(name, &text);
+            }
+            Value::Decimal(decimal) => {
+                object.text(name, &format!("{}e{}", decimal.mantissa, decimal.exponent));
+            }
+            other => object.raw(name, &shown::integer(other.integer().unwrap_or(0))),
         }
     }
 
@@ -133,6 +181,10 @@ impl Sink for Collect {
     fn begin(&mut self, template: u32) {
         if self.depth == 0 {
             self.template = template;
+        } else if self.form == Some(Form::Json) {
+            // What a dynamic reference leads to.
+            let name = self.templates.get(template as usize).map_or("", String::as_str);
+            self.object.group(name);
         }
         self.depth += 1;
         self.sum = checksum::mix(self.sum, template.into());
@@ -140,13 +192,16 @@ impl Sink for Collect {
 
     fn end(&mut self) {
         self.depth = self.depth.saturating_sub(1);
+        if self.depth > 0 && self.form == Some(Form::Json) {
+            self.object.end();
+        }
     }
 
     fn field(&mut self, field: u32, value: Value<'_>) {
         let number = as_number(value);
         self.add(field, number);
-        if self.number_field == Some(field) {
-            self.number = Some(number);
+        if self.number.is_none() && self.number_fields.get(field as usize) == Some(&true) {
+            self.number = value.integer().and_then(|value| value.try_into().ok());
         }
         let slot = self.slots.get(field as usize).copied().unwrap_or(64);
         let long = slot == LONG;
@@ -157,10 +212,11 @@ impl Sink for Collect {
         if let Some(place) = self.values.get_mut(slot) {
             *place = of_slot;
         }
-        if !self.print {
-            return;
+        match self.form {
+            None => return,
+            Some(Form::Json) => return self.json(field, value),
+            Some(Form::Text) => self.named(field, "="),
         }
-        self.named(field, "=");
         match value {
             Value::Ascii(text) => self.put(format_args!("\"{}\"", text.escape_ascii())),
             Value::Unicode(text) => self.put(format_args!("{text:?}")),
@@ -177,23 +233,38 @@ impl Sink for Collect {
 
     fn begin_group(&mut self, field: u32) {
         self.named(field, "{");
+        if let Some((object, name)) = self.object(field) {
+            object.group(name);
+        }
     }
 
     fn end_group(&mut self) {
         self.put(format_args!(" }}"));
+        if self.form == Some(Form::Json) {
+            self.object.end();
+        }
     }
 
     fn begin_sequence(&mut self, field: u32, length: u32) {
         self.add(field, length.into());
         self.named(field, "[");
+        if let Some((object, name)) = self.object(field) {
+            object.sequence(name);
+        }
     }
 
     fn element(&mut self) {
         self.put(format_args!(" ;"));
+        if self.form == Some(Form::Json) {
+            self.object.element();
+        }
     }
 
     fn end_sequence(&mut self) {
         self.put(format_args!(" ]"));
+        if self.form == Some(Form::Json) {
+            self.object.end_sequence();
+        }
     }
 }
 
@@ -206,6 +277,8 @@ pub struct User {
     keep: bool,
     /// Over all messages.
     pub checksum: u64,
+    /// Numbers of the last datagram's messages: the first of some that follow each other, and how many.
+    pub numbers: Vec<(u64, u32)>,
 }
 
 /// Reads and compiles a template file.
@@ -219,7 +292,20 @@ pub fn compile(path: &Path) -> Result<Templates, Failure> {
     if size > TEXT_MAX as u64 {
         return Err(named(&format!("{size} bytes; templates have {TEXT_MAX} at most")));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    let bytes = std::fs::read(path).map_err(|error| named(&error))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let (at, bytes) = (error.utf8_error().valid_up_to(), error.as_bytes());
+        let before = bytes.get(..at).unwrap_or(&[]);
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let byte = bytes.get(at).copied().unwrap_or(0);
+        let sixteen = matches!(bytes, [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..]);
+        let (what, of) = if sixteen { ("is UTF-16", "UTF-16") } else { ("no UTF-8", "ISO-8859-1") };
+        let path = path.display();
+        Failure::Usage(format!(
+            "{path}:{line}: {what} (byte 0x{byte:02x} at {at}): templates must be in UTF-8, like those that \
+             `iconv -f {of} -t UTF-8` makes"
+        ))
+    })?;
     Templates::from_user_xml(&text).map_err(|error| {
         let line = error.line;
         Failure::Usage(format!("{}:{line}: {}: {}", path.display(), error.code, error.detail))
@@ -231,7 +317,7 @@ impl User {
     ///
     /// # Errors
     /// Those of [`compile`], and a field for numbers that no template has.
-    pub fn new(args: &UserArgs, print: bool) -> Result<Option<User>, Failure> {
+    pub fn new(args: &UserArgs, form: Option<Form>) -> Result<Option<User>, Failure> {
         let Some(path) = &args.templates else { return Ok(None) };
         let templates = Arc::new(compile(path)?);
         let slot = |id: &Option<String>| {
@@ -239,47 +325,45 @@ impl User {
             slot.filter(|slot| *slot < 64).unwrap_or(64)
         };
         let fields = &templates.fields;
-        let number_field = match &args.number {
-            None => None,
-            Some(name) => {
-                let at = fields.iter().position(|field| field.name.local == *name);
-                let at = at.ok_or_else(|| {
-                    Failure::Usage(format!("--number: {}: no field {name:?}", path.display()))
-                })?;
-                Some(at as u32)
-            }
-        };
+        let is_number = |name: &str| args.number.as_deref() == Some(name);
+        let number_fields: Vec<bool> =
+            fields.iter().map(|field| is_number(&field.name.local)).collect();
+        if let Some(name) = args.number.as_ref().filter(|_| !number_fields.contains(&true)) {
+            let path = path.display();
+            return Err(Failure::Usage(format!("--number: {path}: no field {name:?}")));
+        }
         let collect = Collect {
             slots: fields.iter().map(|field| slot(&field.id)).collect(),
             values: [0; 65],
             marks: fields.iter().map(|field| checksum::hash(field.name.local.bytes())).collect(),
             names: fields.iter().map(|field| field.name.local.replace(' ', "_")).collect(),
-            number_field,
+            templates: (templates.templates.iter())
+                .map(|template| template.name.local.clone())
+                .collect(),
+            number_fields,
             number: None,
-            print,
+            form,
             text: String::new(),
+            object: Object::default(),
             sum: OFFSET,
             depth: 0,
             template: 0,
         };
         let (framing, preamble, keep) = (args.framing, args.preamble.into(), args.keep);
         let decoder = Decoder::new(templates);
-        Ok(Some(User { decoder, collect, framing, preamble, keep, checksum: 0 }))
+        let numbers = Vec::new();
+        Ok(Some(User { decoder, collect, framing, preamble, keep, checksum: 0, numbers }))
     }
 
-    /// Decodes a datagram, each message to `each`; the number of its first message, where there is one,
-    /// and how many messages it had.
+    /// Decodes a datagram, each message to `each`, and their numbers to [`User::numbers`].
     ///
     /// # Errors
     /// What is wrong; messages before it were decoded.
-    pub fn datagram(
-        &mut self,
-        bytes: &[u8],
-        mut each: impl FnMut(Told<'_>),
-    ) -> Result<(Option<u64>, u32), String> {
+    pub fn datagram(&mut self, bytes: &[u8], mut each: impl FnMut(Told<'_>)) -> Result<(), String> {
         if !self.keep {
             self.decoder.reset();
         }
+        self.numbers.clear();
         let bytes = bytes.get(self.preamble..).ok_or("shorter than its preamble")?;
         match self.framing {
             Framing::Opra => self.opra(bytes, each),
@@ -289,19 +373,26 @@ impl User {
         }
     }
 
-    fn message(
-        &mut self,
-        bytes: &[u8],
-        each: &mut impl FnMut(Told<'_>),
-    ) -> Result<(usize, Option<u64>), String> {
+    fn message(&mut self, bytes: &[u8], each: &mut impl FnMut(Told<'_>)) -> Result<usize, String> {
         self.collect.clear();
         let outcome = self.decoder.message(bytes, &mut self.collect);
         let used = outcome.map_err(|error| self.complaint(error))?;
         let templates = self.decoder.templates();
         let template = templates.templates.get(self.collect.template as usize);
         let template = template.map_or("", |template| &template.name.local);
-        each(Told { template, text: &self.collect.text });
-        Ok((used, self.collect.number))
+        each(Told { template, text: self.collect.told() });
+        Ok(used)
+    }
+
+    /// Notes the number of the message that was decoded last.
+    fn note_number(&mut self) {
+        let Some(number) = self.collect.number else { return };
+        match self.numbers.last_mut() {
+            Some((first, count)) if first.checked_add((*count).into()) == Some(number) => {
+                *count += 1;
+            }
+            _ => self.numbers.push((number, 1)),
+        }
     }
 
     fn complaint(&self, error: FastError) -> String {
@@ -316,24 +407,17 @@ impl User {
         &mut self,
         mut bytes: &[u8],
         each: &mut impl FnMut(Told<'_>),
-    ) -> Result<(Option<u64>, u32), String> {
-        let (mut first, mut count) = (None, 0);
+    ) -> Result<(), String> {
         while !bytes.is_empty() {
-            let (used, number) = self.message(bytes, each)?;
-            first = first.or(number);
-            count += 1;
+            let used = self.message(bytes, each)?;
+            self.note_number();
             self.checksum = checksum::mix(self.checksum, self.collect.sum);
             bytes = bytes.get(used.max(1)..).unwrap_or(&[]);
         }
-        Ok((first, count))
+        Ok(())
     }
 
-    fn blocks(
-        &mut self,
-        mut bytes: &[u8],
-        mut each: impl FnMut(Told<'_>),
-    ) -> Result<(Option<u64>, u32), String> {
-        let (mut first, mut count) = (None, 0);
+    fn blocks(&mut self, mut bytes: &[u8], mut each: impl FnMut(Told<'_>)) -> Result<(), String> {
         while !bytes.is_empty() {
             let mut reader = fast::Reader::new(bytes, false);
             let size = reader.block_size().map_err(|code| code.to_string())?;
@@ -341,20 +425,14 @@ impl User {
             let end = at.checked_add(size).filter(|end| *end <= bytes.len());
             let end = end.ok_or_else(|| Code::Truncated.to_string())?;
             let inside = bytes.get(at..end).unwrap_or(&[]);
-            let (number, messages) = self.messages(inside, &mut each)?;
-            first = first.or(number);
-            count += messages;
+            self.messages(inside, &mut each)?;
             bytes = bytes.get(end..).unwrap_or(&[]);
         }
-        Ok((first, count))
+        Ok(())
     }
 
     /// The checksum is the one of the built-in decoder: fields by slot, which is their identifier.
-    fn opra(
-        &mut self,
-        bytes: &[u8],
-        mut each: impl FnMut(Told<'_>),
-    ) -> Result<(Option<u64>, u32), String> {
+    fn opra(&mut self, bytes: &[u8], mut each: impl FnMut(Told<'_>)) -> Result<(), String> {
         let header = packet_header::<V2>(bytes).map_err(|code| code.to_string())?;
         let (mut at, end) = (V2::FORMAT.framing.header(), bytes.len() - 1);
         let (mut count, mut category) = (0, 0);
@@ -375,6 +453,7 @@ impl User {
         if count != header.messages {
             return Err(format!("{count} messages where its header says {}", header.messages));
         }
-        Ok((Some(header.sequence), count))
+        self.numbers.push((header.sequence, count));
+        Ok(())
     }
 }
