@@ -88,6 +88,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     for path in &args.traces {
         traces.push(read(path)?);
     }
+    distinct(&args.traces, &traces)?;
     let settle_ns = u64::try_from(args.settle.as_nanos()).unwrap_or(u64::MAX);
     let findings = judge(&traces, settle_ns, args.same_machine)?;
     let files =
@@ -140,6 +141,32 @@ fn read(path: &Path) -> Result<Vec<Sample>, Failure> {
     Ok(samples)
 }
 
+/// No file, and no agent, twice: it would count twice.
+fn distinct(files: &[PathBuf], traces: &[Vec<Sample>]) -> Result<(), Failure> {
+    let places: Vec<_> = files.iter().map(|file| file.canonicalize().ok()).collect();
+    for (at, file) in files.iter().enumerate() {
+        let node = |at: usize| traces.get(at)?.first().map(|sample| sample.node);
+        for (before, other) in files.iter().enumerate().take(at) {
+            let place = places.get(at).filter(|place| place.is_some());
+            let why = if place.is_some() && place == places.get(before) {
+                "is named twice".to_string()
+            } else if let Some(node) = node(at).filter(|_| node(at) == node(before)) {
+                format!("is of node {node}, as is {}", other.display())
+            } else {
+                continue;
+            };
+            return Err(Failure::Usage(format!("{}: {why}", file.display())));
+        }
+    }
+    Ok(())
+}
+
+/// From the first to the last line of a trace, in seconds.
+fn length_s(trace: &[Sample]) -> f64 {
+    let at = |sample: Option<&Sample>| sample.map_or(0, |sample| sample.monotonic_ns);
+    at(trace.last()).saturating_sub(at(trace.first())) as f64 / 1e9
+}
+
 fn difference(a: u64, b: u64) -> i64 {
     a.wrapping_sub(b) as i64
 }
@@ -174,7 +201,7 @@ fn judge(traces: &[Vec<Sample>], settle_ns: u64, same_machine: bool) -> Result<F
         let Some(ready) = ready.map(|sample| sample.monotonic_ns.saturating_add(settle_ns)) else {
             return Err(Failure::Run("a trace has no reading of a disciplined clock".to_string()));
         };
-        let mut points = Vec::new();
+        let (mut points, taken) = (Vec::new(), bounds.len());
         for sample in trace.iter().filter(|sample| sample.monotonic_ns >= ready) {
             let (Some(now), Some(bound)) = (sample.now_ns, sample.bound_ns) else { continue };
             free.push(difference(sample.raw_ns, now));
@@ -192,11 +219,24 @@ fn judge(traces: &[Vec<Sample>], settle_ns: u64, same_machine: bool) -> Result<F
             };
             points.push((at, shown as f64 / 1e3));
         }
+        if bounds.len() == taken {
+            let node = trace.first().map_or(0, |sample| sample.node);
+            return Err(Failure::Run(format!(
+                "node {node}: no reading is left after --settle {}s, its trace has {:.1} s: a longer trace, \
+                 or a shorter --settle",
+                settle_ns as f64 / 1e9,
+                length_s(trace)
+            )));
+        }
         if let Some((sample, drift)) = trace.last().and_then(|s| Some((s, s.drift_ppb?))) {
             findings.drifts.push((sample.node, drift));
             let name = format!("node {}", sample.node);
             findings.figure.curves.push(Curve { name, points });
         }
+    }
+    if bounds.is_empty() {
+        let why = "nothing to judge: only the reference's trace is there, or an empty one";
+        return Err(Failure::Run(why.to_string()));
     }
     // More lines than colours would be a tangle.
     findings.figure.curves.truncate(8);
@@ -273,6 +313,38 @@ mod tests {
         let unknown = judge(&traces[1..], 0, false).unwrap();
         assert!(unknown.error.is_none() && unknown.held.is_none());
         assert!(judge(&traces[1..], 0, true).is_err());
-        assert!(judge(&[trace(0, 0, 0), vec![Sample::default()]], 0, false).is_ok());
+        assert!(judge(&[trace(0, 0, 0), vec![Sample::default()]], 0, false).is_err());
+    }
+
+    #[test]
+    fn without_readings_there_is_no_verdict() {
+        let traces = [trace(0, 0, 0), trace(1, -700, 1_000)];
+        // The first reading is at 0.3 s, the last one at 9.9 s.
+        for (settle_ms, left) in [(9_600, true), (9_601, false), (60_000, false)] {
+            let found = judge(&traces, settle_ms * 1_000_000, true);
+            assert_eq!(found.is_ok(), left, "{settle_ms}");
+            let why = found.err().map(|failure| failure.to_string()).unwrap_or_default();
+            let told = why.contains("node 1: no reading is left after --settle")
+                && why.contains("its trace has 9.9 s");
+            assert!(left || told, "{why}");
+        }
+        assert!(judge(&traces[..1], 0, true).is_err(), "the reference alone");
+        // One agent without readings is not passed over.
+        let mut short = trace(2, 0, 0);
+        short.truncate(20);
+        let [a, b] = traces;
+        assert!(judge(&[a, b, short], 5_000_000_000, true).is_err());
+    }
+
+    #[test]
+    fn nobody_is_counted_twice() {
+        let files = ["a.jsonl", "b.jsonl"].map(PathBuf::from);
+        assert_eq!(distinct(&files, &[trace(0, 0, 0), trace(1, 0, 0)]), Ok(()));
+        let why = distinct(&files, &[trace(1, 0, 0), trace(1, 0, 0)]).unwrap_err().to_string();
+        assert_eq!(why, "b.jsonl: is of node 1, as is a.jsonl");
+        let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let twice = [file.clone(), file.join(".")];
+        let why = distinct(&twice, &[trace(0, 0, 0), trace(1, 0, 0)]).unwrap_err().to_string();
+        assert!(why.ends_with("is named twice"), "{why}");
     }
 }
