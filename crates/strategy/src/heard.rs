@@ -148,6 +148,9 @@ pub struct Replayed {
     pub equal: u64,
     /// The first place at which they are not: byte of the record, the record's request and the one now.
     pub first_difference: Option<(usize, String, String)>,
+    /// The record's end is missing: byte at which something begins that is not whole, and how many of
+    /// its bytes there are.
+    pub cut: Option<(usize, usize)>,
     /// Digest of the requests now.
     pub digest: u64,
     /// Why the strategy was stopped, then.
@@ -157,9 +160,10 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    /// Whether all requests were the record's, and there were no others.
+    /// Whether the record is whole, all requests were the record's, and there were no others.
     pub fn is_equal(&self) -> bool {
         self.first_difference.is_none()
+            && self.cut.is_none()
             && self.equal == self.recorded
             && self.equal == self.orders + self.cancels
             && self.failed_then == self.failed_now
@@ -257,7 +261,7 @@ fn read_instrument(body: &[u8]) -> Option<Instrument> {
 ///
 /// # Errors
 /// The bytes are no record, or the strategy can't be started. A record that ends in the middle of something is
-/// replayed up to there.
+/// replayed up to there, and [`Replayed::cut`] says where.
 pub fn replay(
     bytes: &[u8],
     start: impl FnOnce(&[Instrument], u8) -> Result<Box<dyn Strategy>, String>,
@@ -339,6 +343,10 @@ pub fn replay(
             _ => return Err(wrong("no such record")),
         }
         ahead = reader.next();
+    }
+    replayed.cut = (!reader.bytes.is_empty()).then_some((reader.at, reader.bytes.len()));
+    if let Some(now) = asked.pop_front().filter(|_| replayed.cut.is_none()) {
+        replayed.differ(reader.at, "nothing", &format!("{now:?}"));
     }
     replayed.digest = digest.value();
     replayed.failed_now = strategy.failure().map(str::to_string);

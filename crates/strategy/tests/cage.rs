@@ -307,6 +307,34 @@ fn a_replay_asks_for_the_same_bit_for_bit() {
 }
 
 #[test]
+fn a_record_that_is_cut_is_no_equal_one() {
+    let bytes = recorded(20, "lots=2");
+    let whole = again(MAKER, &bytes, "lots=2").expect("a record");
+    assert!(whole.is_equal() && whole.cut.is_none(), "{whole:?}");
+    let (mut begins, mut at) = (Vec::new(), heard::MAGIC.len());
+    while at < bytes.len() {
+        begins.push(at);
+        at += 3 + usize::from(u16::from_le_bytes([bytes[at + 1], bytes[at + 2]]));
+    }
+    // The opening and the instruments are needed before anything is replayed.
+    for end in begins[1]..bytes.len() {
+        let Ok(cut) = again(MAKER, &bytes[..end], "lots=2") else { continue };
+        let place = begins.iter().copied().rfind(|begin| *begin <= end).expect("one");
+        let expected = (place < end).then_some((place, end - place));
+        assert_eq!(cut.cut, expected, "{end}");
+        assert!(expected.is_none() || !cut.is_equal(), "{end}");
+    }
+    // Between two of them: what was asked for in the rest of an answer is missing, and told.
+    let request = begins.iter().copied().rfind(|at| bytes[*at] == b'O').expect("an order");
+    let short = again(MAKER, &bytes[..request], "lots=2").expect("a record");
+    assert!(short.cut.is_none() && !short.is_equal(), "{short:?}");
+    assert_eq!(
+        short.first_difference.map(|(at, then, _)| (at, then)),
+        Some((request, "nothing".into()))
+    );
+}
+
+#[test]
 fn a_strategy_in_c_asks_for_what_the_same_in_rust_asks_for() {
     for settings in ["", "lots=2", "lots=3 offset=100 most=7", "offset=-100"] {
         let bytes = recorded(1_000, settings);

@@ -288,9 +288,15 @@ fn replay(args: &BacktestArgs, bytes: &[u8]) -> Result<(), Failure> {
     } else {
         print!("{}", tell::replayed(&replayed));
     }
-    match replayed.is_equal() {
-        true => Ok(()),
-        false => Err(Failure::Run("its requests are not those of the record".to_string())),
+    let file = args.file.display();
+    match (replayed.is_equal(), replayed.cut) {
+        (true, _) => Ok(()),
+        (false, Some((at, _))) if replayed.first_difference.is_none() => {
+            Err(Failure::Run(format!(
+                "{file}: cut off at byte {at}: the requests before it are the record's, its end is missing"
+            )))
+        }
+        _ => Err(Failure::Run("its requests are not those of the record".to_string())),
     }
 }
 

@@ -52,6 +52,9 @@ pub fn replayed(of: &Replayed) -> String {
     if let Some((at, then, now)) = &of.first_difference {
         text += &format!("first difference at byte {at}: then {then}, now {now}\n");
     }
+    if let Some((at, left)) = of.cut {
+        text += &format!("cut off at byte {at}: {left} bytes of something whose end is missing\n");
+    }
     for (when, why) in [("then", &of.failed_then), ("now", &of.failed_now)] {
         if let Some(why) = why {
             text += &format!("stopped {when}: {why}\n");
@@ -70,6 +73,7 @@ pub fn replayed_json(of: &Replayed) -> Value {
         "first_difference": difference.map(|(at, then, now)| {
             json!({ "byte": at, "then": then, "now": now })
         }),
+        "cut": of.cut.map(|(at, left)| json!({ "byte": at, "left": left })),
         "stopped_then": of.failed_then, "stopped_now": of.failed_now,
         "digest": format!("{:016x}", of.digest),
     })
