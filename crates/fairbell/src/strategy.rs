@@ -63,6 +63,9 @@ pub struct SignArgs {
     /// File of the private key
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
+    /// Sign it whatever it is, also what no exchange would run under the usual limits
+    #[arg(long)]
+    pub unchecked: bool,
 }
 
 /// Options of `fairbell strategy check`.
@@ -78,6 +81,9 @@ pub struct CheckArgs {
     #[arg(long, value_name = "TEXT", default_value = "", requires = "module")]
     pub settings: String,
 }
+
+/// What programs for enclaves begin with.
+const ELF: &[u8] = b"\x7fELF";
 
 /// Does it.
 ///
@@ -105,6 +111,9 @@ fn key(file: &Path) -> Result<(), Failure> {
 fn sign(args: &SignArgs) -> Result<(), Failure> {
     let read = |path: &Path| std::fs::read(path).map_err(|error| on(path, error));
     let (module, private) = (read(&args.module)?, read(&args.key)?);
+    if !args.unchecked {
+        runnable(&args.module, &module)?;
+    }
     let private = String::from_utf8_lossy(&private);
     let signed = signature::sign(&private, &args.account, &module);
     let signed = signed.map_err(|error| on(&args.key, error))?;
@@ -116,10 +125,29 @@ fn sign(args: &SignArgs) -> Result<(), Failure> {
         args.account,
         args.module.display()
     );
-    if module.starts_with(b"\x7fELF") {
+    if module.starts_with(ELF) {
         println!("measurement = \"{}\"", signature::hex(&measure(&module)));
         println!("module_kib = {}", module.len().div_ceil(1 << 10));
     }
+    Ok(())
+}
+
+/// Whether a file is a module that a cage takes under the usual limits, or a program for an enclave.
+fn runnable(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        on(path, format!("{why}: nothing was signed (--unchecked signs it all the same)"))
+    };
+    if bytes.starts_with(ELF) {
+        return Ok(());
+    }
+    if !bytes.starts_with(b"\0asm") {
+        return Err(wrong(&"neither a WebAssembly module nor a program for an enclave"));
+    }
+    let limits = StrategyEntry::default().limits();
+    let module = strategy::Module::new("module", bytes, &limits);
+    module
+        .and_then(|module| strategy::Cage::new(&module, "", &limits))
+        .map_err(|why| wrong(&why))?;
     Ok(())
 }
 

@@ -89,6 +89,29 @@ fn again(folder: &Folder, account: &str, settings: &str) -> heard::Replayed {
 }
 
 #[test]
+fn what_is_no_strategy_is_signed_only_unchecked() {
+    let folder = Folder::new("unsigned");
+    folder.text(&["strategy", "key", "key"]);
+    // A module of nothing, and one that imports a function.
+    let head = b"\0asm\x01\0\0\0";
+    let imports = b"\x01\x04\x01\x60\0\0\x02\x07\x01\x01a\x01b\0\0";
+    for (name, bytes, why) in [
+        ("hello", &b"hello"[..], "neither a WebAssembly module nor"),
+        ("empty", head, "memory"),
+        ("imports", &[&head[..], imports].concat(), "it imports b of a"),
+    ] {
+        fs::write(folder.0.join(name), bytes).expect("a file");
+        let sign = ["strategy", "sign", name, "--account", "GUEST", "--key", "key"];
+        let said = folder.refused(&sign);
+        assert!(said.contains(why) && said.contains("nothing was signed"), "{said}");
+        let signature = folder.0.join(format!("{name}.sig"));
+        assert!(!signature.exists(), "{name}");
+        folder.text(&[&sign[..], &["--unchecked"]].concat());
+        assert!(signature.exists(), "{name}");
+    }
+}
+
+#[test]
 fn strategies_trade_live_are_caged_and_ask_for_the_same_again() {
     let folder = Folder::new("strategies");
     let maker = "lots=1000 offset=100 most=100000";
