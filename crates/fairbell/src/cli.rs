@@ -133,8 +133,13 @@ pub fn parse<C: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<Opti
         Ok(cli) => Ok(Some(cli)),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                error.print().map_err(|error| Failure::Run(error.to_string()))?;
-                Ok(None)
+                match error.print() {
+                    // Whoever reads help has read enough, as with `| head`.
+                    Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(None),
+                    printed => {
+                        printed.map(|()| None).map_err(|error| Failure::Run(error.to_string()))
+                    }
+                }
             }
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                 let name = C::command().get_name().to_string();

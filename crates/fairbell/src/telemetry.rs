@@ -37,7 +37,7 @@ pub enum TelemetryCommand {
     fairbell telemetry export --from out/telemetry --to tables --format csv\n  \
     fairbell telemetry export --from redis://:word@10.0.0.7/0 --to tables --follow\n\n\
     The folder of the tables remembers in export.json how far each stream was read. Exit code 1: the\n\
-    source could not be read, or files of records were damaged.")]
+    source could not be read or has no records, or files of records were damaged.")]
 pub struct ExportArgs {
     /// Address of a Redis server, or folder of files
     #[arg(long, value_name = "URL|DIR")]
@@ -120,8 +120,23 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
     tell(args, &export);
     outcome.map_err(Failure::Run)?;
     match export.complaints.as_slice() {
+        [] if export.state().streams.is_empty() && !args.follow => {
+            let what = match args.from.contains("://") {
+                true => format!("there are no streams of records under {}:", args.prefix),
+                false => "there are no files of records in this folder".to_string(),
+            };
+            Err(Failure::Run(format!("--from {}: {what}", without_password(&args.from))))
+        }
         [] => Ok(()),
         all => Err(Failure::Run(all.join("; "))),
+    }
+}
+
+/// An address as it may be told.
+fn without_password(from: &str) -> String {
+    match (from.split_once("://"), from.rsplit_once('@')) {
+        (Some((kind, _)), Some((_, host))) => format!("{kind}://{host}"),
+        _ => from.to_string(),
     }
 }
 

@@ -31,6 +31,29 @@ fn help_is_a_result() {
 }
 
 #[test]
+fn help_that_nobody_reads_to_the_end_is_no_failure() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fairbell"));
+    let output = command.args(["feed", "serve", "--help"]).stdout(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(lines(&output.stderr), Vec::<String>::new());
+}
+
+#[test]
+fn an_export_of_no_records_says_so() {
+    let folder = std::env::temp_dir().join(format!("fairbell-none-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let at = |name: &str| folder.join(name).to_str().unwrap().to_string();
+    let from = folder.to_str().unwrap();
+    let output = fairbell(&["telemetry", "export", "--from", from, "--to", &at("tables")]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = lines(&output.stderr).pop().unwrap();
+    assert!(said.contains(from) && said.contains("no files of records"), "{said}");
+}
+
+#[test]
 fn fix_dictionaries_are_written_for_each_version() {
     let folder = std::env::temp_dir().join(format!("fairbell-spec-{}", std::process::id()));
     let out = folder.to_str().unwrap();

@@ -34,6 +34,12 @@ pub fn load_sample(config: &Config) -> Result<Sample, String> {
     let Some(instrument) = config.instruments().first().map(|instrument| instrument.id) else {
         return Err("no instrument to play it on".to_string());
     };
+    if !folder.exists() {
+        return Err(match config.flow.sample.as_str() {
+            "none" => "flow.sample is none".to_string(),
+            other => format!("there is no folder {other} (flow.sample)"),
+        });
+    }
     sample::load(folder, instrument).map_err(|error| format!("{} ({})", error, folder.display()))
 }
 
@@ -170,4 +176,21 @@ pub fn timed(config: &Config, sample: Option<&Sample>, duration_ns: Option<u64>)
 /// Nanoseconds of a duration option.
 pub fn nanos(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_sample_is_told_without_the_words_of_an_error() {
+        let mut config = Config::default();
+        for (sample, why) in [
+            ("none", "flow.sample is none"),
+            ("not/here", "there is no folder not/here (flow.sample)"),
+        ] {
+            config.flow.sample = sample.to_string();
+            assert_eq!(load_sample(&config).expect_err("there is none"), why);
+        }
+    }
 }
