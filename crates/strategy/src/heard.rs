@@ -149,7 +149,7 @@ pub struct Replayed {
     /// The first place at which they are not: byte of the record, the record's request and the one now.
     pub first_difference: Option<(usize, String, String)>,
     /// The record's end is missing: byte at which something begins that is not whole, and how many of
-    /// its bytes there are.
+    /// its bytes there are; none where the telling of what was heard last is missing.
     pub cut: Option<(usize, usize)>,
     /// Digest of the requests now.
     pub digest: u64,
@@ -261,7 +261,7 @@ fn read_instrument(body: &[u8]) -> Option<Instrument> {
 ///
 /// # Errors
 /// The bytes are no record, or the strategy can't be started. A record that ends in the middle of something is
-/// replayed up to there, and [`Replayed::cut`] says where.
+/// replayed up to there, and [`Replayed::cut`] says where; so is one that ends before what was heard is told.
 pub fn replay(
     bytes: &[u8],
     start: impl FnOnce(&[Instrument], u8) -> Result<Box<dyn Strategy>, String>,
@@ -344,7 +344,10 @@ pub fn replay(
         }
         ahead = reader.next();
     }
-    replayed.cut = (!reader.bytes.is_empty()).then_some((reader.at, reader.bytes.len()));
+    // What is heard is told at once, to whom is not stopped: a record does not end between the two.
+    let stopped = strategy.failure().is_some() || replayed.failed_then.is_some();
+    let untold = seat.has_news() && !stopped;
+    replayed.cut = (untold || !reader.bytes.is_empty()).then_some((reader.at, reader.bytes.len()));
     if let Some(now) = asked.pop_front().filter(|_| replayed.cut.is_none()) {
         replayed.differ(reader.at, "nothing", &format!("{now:?}"));
     }

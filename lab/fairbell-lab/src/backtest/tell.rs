@@ -53,7 +53,11 @@ pub fn replayed(of: &Replayed) -> String {
         text += &format!("first difference at byte {at}: then {then}, now {now}\n");
     }
     if let Some((at, left)) = of.cut {
-        text += &format!("cut off at byte {at}: {left} bytes of something whose end is missing\n");
+        let what = match left {
+            0 => "what was heard last was not told any more".to_string(),
+            left => format!("{left} bytes of an entry whose end is missing"),
+        };
+        text += &format!("cut off at byte {at}: {what}\n");
     }
     for (when, why) in [("then", &of.failed_then), ("now", &of.failed_now)] {
         if let Some(why) = why {
