@@ -49,7 +49,8 @@ pub struct Outcome {
     pub fills: Vec<Fill>,
     /// What the strategy holds at the end.
     pub account: Account,
-    /// Equity at the end, with holdings valued at the middle of the best prices.
+    /// Equity at the end, with holdings valued at the last known middle of the best prices; where
+    /// there never was one, at the price at which the strategy traded last.
     pub equity: i128,
     /// Largest equity less what came after it.
     pub drawdown: i128,
@@ -61,7 +62,7 @@ pub struct Outcome {
     pub taken: Markout,
     /// Course of the strategy over the backtest.
     pub points: Vec<Point>,
-    /// Instruments whose middle at the end is not known, with what it has of them.
+    /// Instruments that it holds lots of and that never had a middle.
     pub unpriced: Vec<InstrumentId>,
     /// Of every message that the engine sent to the public and to the strategy.
     pub digest: u64,

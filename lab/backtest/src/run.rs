@@ -119,6 +119,8 @@ struct Run<'s> {
     account: Account,
     judged: VecDeque<(Nanos, Fill)>,
     middles: BTreeMap<InstrumentId, i64>,
+    /// Twice the price at which the strategy traded last: before there is a middle.
+    traded: BTreeMap<InstrumentId, i64>,
     best: i128,
     instruments: Vec<types::Instrument>,
     config: Config,
@@ -200,6 +202,7 @@ fn play(
         }
         run.tape(record);
         run.market.apply(record, &mut run.venue);
+        run.middle(record.instrument);
         run.publish(record.time);
         let Run { venue, observer, .. } = &mut run;
         let is_open = |instrument| venue.is_trading(instrument);
@@ -236,6 +239,7 @@ impl<'s> Run<'s> {
             account: Account::new(config.fees),
             judged: VecDeque::new(),
             middles: BTreeMap::new(),
+            traded: BTreeMap::new(),
             best: 0,
             instruments: recording.instruments().to_vec(),
             config,
@@ -290,10 +294,12 @@ impl<'s> Run<'s> {
         for told in &self.venue.told {
             if let Told::Report(report) = told {
                 self.digest.push(report.as_bytes());
+                middle(&self.venue.engine, report.instrument, &mut self.middles);
                 if report.kind == ExecutionKind::Executed {
                     let fill = fill(report);
                     self.observer.fill(&fill);
                     self.account.fill(&fill);
+                    self.traded.insert(fill.instrument, fill.price.0.saturating_mul(2));
                     self.outcome.fills.push(fill);
                     self.judged.push_back((Nanos(now.0 + self.config.markout.0), fill));
                     let lots = self.account.holding(fill.instrument).lots.unsigned_abs();
@@ -310,6 +316,7 @@ impl<'s> Run<'s> {
 
     fn turn(&mut self, now: Nanos, turn: &Turn) {
         self.market.turn(now, turn, &mut self.venue);
+        self.middle(turn.instrument);
         self.publish(now);
     }
 
@@ -347,7 +354,8 @@ impl<'s> Run<'s> {
         for instrument in &self.instruments {
             middle(engine, instrument.id, middles);
         }
-        self.account.equity(|id| self.middles.get(&id).copied().unwrap_or(0))
+        let known = |id| self.middles.get(&id).or_else(|| self.traded.get(&id)).copied();
+        self.account.equity(|id| known(id).unwrap_or(0))
     }
 
     fn point(&mut self, now: Nanos) {

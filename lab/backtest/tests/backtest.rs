@@ -296,6 +296,39 @@ fn a_hidden_trade_serves_better_priced_orders_of_the_strategy() {
 }
 
 #[test]
+fn a_holding_counts_at_the_last_middle_while_one_side_of_the_book_is_empty() {
+    // Buys all that is offered: nobody offers for an hour then.
+    let order = (Side::Buy, 5, 101, TimeInForce::ImmediateOrCancel);
+    let hour = 3_600 * Nanos::SECOND;
+    let events = [
+        (0, add(9, Side::Buy, 1, 50)),
+        (hour, add(2, Side::Sell, 5, 101)),
+        (hour + 20, add(1, Side::Buy, 10, 99)),
+        (hour + 1_000, What::Delete { order: 1 }),
+        (hour + hour / 2, add(4, Side::Buy, 1, 98)),
+        (2 * hour, add(3, Side::Sell, 5, 101)),
+    ];
+    let mut once = Once { at: 99, order, sent: false };
+    let outcome = run(&tape(&events), prompt(), &mut once).unwrap();
+    assert_eq!(outcome.fills.len(), 1);
+    // Five lots at 101, worth 100 and at the end 99.5 each.
+    assert_eq!((outcome.drawdown, outcome.equity), (8, -8));
+    assert!(outcome.unpriced.is_empty());
+    // Nobody ever offers: what it paid is the only price there is.
+    let side = Side::Buy;
+    let events = [
+        (0, add(2, Side::Buy, 10, 100)),
+        (hour, What::Trade { side, qty: 3, price: 104 }),
+        (2 * hour, add(3, Side::Buy, 10, 90)),
+    ];
+    let order = (Side::Buy, 5, 105, TimeInForce::Day);
+    let mut once = Once { at: 100, order, sent: false };
+    let outcome = run(&tape(&events), prompt(), &mut once).unwrap();
+    assert_eq!((outcome.fills.len(), outcome.drawdown, outcome.equity), (1, 0, 0));
+    assert_eq!(outcome.unpriced, [ONE]);
+}
+
+#[test]
 fn news_and_orders_are_late_by_their_delays() {
     let order = (Side::Buy, 5, 110, TimeInForce::ImmediateOrCancel);
     let events = |gone| {
