@@ -11,14 +11,16 @@ use crate::record::{Printed, Record, Recording, RecordingError, What};
 const DAY_NS: u64 = 86_400 * Nanos::SECOND;
 /// Time of day runs back by more than this where a midnight passed within a session.
 const MIDNIGHT_NS: u64 = DAY_NS / 2;
-/// The same where a session begins; clocks of several sessions may differ by less.
+/// The same where a session begins and none ended; clocks of several sessions may differ by less.
 const NEXT_DAY_NS: u64 = 60 * Nanos::SECOND;
 
 /// Takes messages one by one. Instruments are those of the directory, all or the chosen ones, in
 /// the order in which they are met.
 ///
 /// Several days may follow each other: System Event `O` begins one, and with its Stock Directory
-/// each instrument's book is empty ([`What::NewDay`]). Times go on across midnights.
+/// each instrument's book is empty ([`What::NewDay`]). Times go on across midnights: one passed
+/// where a session begins at an earlier time of day than the last message after `E` or `C` had,
+/// earlier by more than a minute where none came, and between other messages by 12 hours.
 #[derive(Debug)]
 pub struct ItchReader {
     recording: Recording,
@@ -34,6 +36,11 @@ pub struct ItchReader {
     /// Midnight of the current day, and the time of the last message.
     midnight: Nanos,
     last: Nanos,
+    /// System Event `E` or `C` came after the last `O`; the last System Event was `C`.
+    over: bool,
+    ended: bool,
+    /// Whether trades of orders that nobody saw say the side of the order that rested.
+    hidden_sides: bool,
     records_max: usize,
 }
 
@@ -76,8 +83,17 @@ impl ItchReader {
             told: BTreeMap::new(),
             midnight: Nanos(0),
             last: Nanos(0),
+            over: false,
+            ended: false,
+            hidden_sides: false,
             records_max,
         }
+    }
+
+    /// Believes the side in messages `P`. Without this call it is believed when one of them says
+    /// `S`: since 14 July 2014 Nasdaq writes `B` in all of them, whichever side the order was on.
+    pub fn with_hidden_sides(self) -> ItchReader {
+        ItchReader { hidden_sides: true, ..self }
     }
 
     /// Takes the next message, without a length in front of it.
@@ -87,10 +103,15 @@ impl ItchReader {
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
         let message = itch::parse(bytes).map_err(ReadError::Message)?;
         let header = message.header();
-        let begins =
-            matches!(&message, Message::SystemEvent(m) if m.code == EventCode::StartOfMessages);
+        let event = if let Message::SystemEvent(m) = &message { Some(m.code) } else { None };
+        let begins = event == Some(EventCode::StartOfMessages);
         let (locate, time) = (header.locate.get(), self.time(header.time.get(), begins));
         self.begun += u64::from(begins);
+        if let Some(code) = event {
+            self.ended = code == EventCode::EndOfMessages;
+            self.over = self.ended || code == EventCode::EndOfSystemHours || self.over && !begins;
+        }
+        self.hidden_sides |= matches!(&message, Message::Trade(trade) if trade.side == Side::Sell);
         if let Message::StockDirectory(entry) = message {
             // Numbers of a day are not those of the day before.
             self.locates.remove(&locate);
@@ -118,7 +139,12 @@ impl ItchReader {
     fn time(&mut self, of_day: u64, begins: bool) -> Nanos {
         let time = |midnight: Nanos| Nanos(midnight.0.saturating_add(of_day));
         let back = self.last.0.saturating_sub(time(self.midnight).0);
-        if back > if begins { NEXT_DAY_NS } else { MIDNIGHT_NS } {
+        let most = match (begins, self.over) {
+            (true, true) => 0,
+            (true, false) => NEXT_DAY_NS,
+            (false, _) => MIDNIGHT_NS,
+        };
+        if back > most {
             self.midnight = Nanos(self.midnight.0.saturating_add(DAY_NS));
         }
         self.last = self.last.max(time(self.midnight));
@@ -152,8 +178,16 @@ impl ItchReader {
         Ok(instrument)
     }
 
+    /// Whether the last System Event is the end of messages; `None` where no session began.
+    pub fn ended(&self) -> Option<bool> {
+        (self.begun > 0).then_some(self.ended)
+    }
+
     /// The recording of the messages read so far.
-    pub fn finish(self) -> Recording {
+    pub fn finish(mut self) -> Recording {
+        if !self.hidden_sides {
+            self.recording.forget_hidden_sides();
+        }
         self.recording
     }
 }
@@ -217,7 +251,7 @@ fn what(message: &Message<'_>) -> Option<What> {
             price: replace.price.get(),
         },
         Message::Trade(trade) => What::Trade {
-            side: side(trade.side),
+            side: Some(side(trade.side)),
             qty: trade.shares.get(),
             price: trade.price.get(),
         },

@@ -23,8 +23,10 @@ const NAMELESS: u64 = 1 << 63;
 pub enum LobsterError {
     /// A line of the messages, counted from 1, is none.
     Message(usize),
-    /// A line of the levels is none, or missing.
+    /// A line of the levels, counted from 1, is none.
     Levels(usize),
+    /// The levels end before this line of the messages.
+    FewLevels(usize),
     /// The recording has no room for more.
     Full(RecordingError),
 }
@@ -33,7 +35,14 @@ impl std::fmt::Display for LobsterError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             LobsterError::Message(line) => write!(f, "line {line} is no message of LOBSTER"),
-            LobsterError::Levels(line) => write!(f, "line {line} of the orderbook file is none"),
+            LobsterError::Levels(line) => {
+                write!(f, "line {line} of the orderbook file has no levels of LOBSTER")
+            }
+            LobsterError::FewLevels(line) => write!(
+                f,
+                "the orderbook file has fewer lines than the message file, none for line {line}: \
+                 both have a line of each message"
+            ),
             LobsterError::Full(error) => error.fmt(f),
         }
     }
@@ -115,6 +124,8 @@ struct Reader {
     /// Worst price in sight a side; `None`: all.
     sight: [Option<i64>; 2],
     nameless: u64,
+    /// Whether a trade of an order that nobody saw named a seller.
+    hidden_sells: bool,
     records_max: usize,
 }
 
@@ -163,8 +174,9 @@ impl Reader {
             5 | 6 => {
                 let Ok(price) = u32::try_from(line.price) else { return Ok(()) };
                 let (side, qty) = (line.side, line.qty);
+                self.hidden_sells |= line.kind == 5 && side == Side::Sell;
                 self.push(match line.kind {
-                    5 => What::Trade { side, qty, price },
+                    5 => What::Trade { side: Some(side), qty, price },
                     _ => What::Print { aggressor: None, qty, price },
                 })
             }
@@ -249,7 +261,8 @@ pub fn read_lobster(
     let id = recording.instrument(symbol)?;
     let (books, sight) = (Default::default(), [None; 2]);
     let now = Nanos(0);
-    let mut reader = Reader { recording, id, now, books, sight, nameless: 0, records_max };
+    let mut reader =
+        Reader { recording, id, now, books, sight, nameless: 0, hidden_sells: false, records_max };
     let mut rows = book.map(|book| book.split(|&byte| byte == b'\n'));
     let text = |line: &'_ [u8]| -> Option<String> {
         let line = line.get(..line.len().min(LINE_MAX + 1))?;
@@ -266,8 +279,9 @@ pub fn read_lobster(
             reader.recording.step(id, None, Check::Unfinished);
             continue;
         };
-        let row = rows.next().and_then(text).filter(|row| !row.is_empty());
-        let row = row.ok_or(LobsterError::Levels(number))?;
+        let row = rows.next().filter(|row| !row.is_empty());
+        let row = row.ok_or(LobsterError::FewLevels(number))?;
+        let row = text(row).ok_or(LobsterError::Levels(number))?;
         let sides = levels(&row).ok_or(LobsterError::Levels(number))?;
         let places = row.split(',').count() / 4;
         if first {
@@ -278,6 +292,10 @@ pub fn read_lobster(
         }
         reader.rows(sides.clone(), first)?;
         reader.look(&sides, places);
+    }
+    // Made of Nasdaq's feed, which says `B` of all of them since 14 July 2014.
+    if !reader.hidden_sells {
+        reader.recording.forget_hidden_sides();
     }
     Ok(reader.recording)
 }
@@ -325,9 +343,27 @@ mod tests {
     }
 
     #[test]
+    fn hidden_trades_of_one_side_alone_say_no_side() {
+        let sides = |messages: &str| {
+            let recording = read_lobster(messages.as_bytes(), None, symbol(), 100).unwrap();
+            let side = |record: &Record| match record.what {
+                What::Trade { side, .. } => Some(side),
+                _ => None,
+            };
+            recording.records().iter().filter_map(side).collect::<Vec<_>>()
+        };
+        assert_eq!(sides(MESSAGES), [None]);
+        let both = format!("{MESSAGES}34200.6,5,0,1,5853350,-1\n");
+        assert_eq!(sides(&both), [Some(Side::Buy), Some(Side::Sell)]);
+    }
+
+    #[test]
     fn lines_that_are_none_are_named() {
         let cut = &LEVELS[..LEVELS.len() / 2];
         assert!(matches!(read(MESSAGES, cut), Err(LobsterError::Levels(_))));
+        let few: String = LEVELS.split_inclusive('\n').take(3).collect();
+        let few = read(MESSAGES, &few).unwrap_err();
+        assert!(few.to_string().contains("fewer lines than the message file"), "{few}");
         let wrong = MESSAGES.replace("34200.3,5", "34200.3,9");
         assert_eq!(read(&wrong, LEVELS), Err(LobsterError::Message(4)));
         assert_eq!(seconds("34200.004"), Some(Nanos(34_200_004_000_000)));

@@ -127,7 +127,13 @@ impl Market {
             }
             What::Print { .. } => {}
             What::Trade { side, qty, price } => {
-                self.hidden(instrument, side, (qty, price), now, venue);
+                // Whichever side it rested on, who had a better price would have traded: on the
+                // same side first, on the other one with that order.
+                for one in [Side::Buy, Side::Sell] {
+                    if side.is_none_or(|side| side == one) {
+                        self.hidden(instrument, one, (qty, price), now, venue);
+                    }
+                }
             }
             What::Reduce { order, qty } => self.reduce((instrument, order), qty, now, venue),
             What::Delete { order } => self.reduce((instrument, order), u32::MAX, now, venue),
@@ -156,7 +162,7 @@ impl Market {
         let instrument = record.instrument;
         let (aggressor, qty, price) = match record.what {
             What::Print { aggressor, qty, price } => (aggressor, qty, price),
-            What::Trade { side, qty, price } => (Some(side.opposite()), qty, price),
+            What::Trade { side, qty, price } => (side.map(Side::opposite), qty, price),
             What::Execute { order, qty, printed } => {
                 let order = self.orders.get(&(instrument, order))?;
                 let price = match printed {

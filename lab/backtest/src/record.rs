@@ -52,7 +52,7 @@ pub enum What {
     },
     /// A trade, told apart from the executions of its orders ([`Printed::Apart`]).
     Print {
-        /// Side of the order that came; `None` in an auction.
+        /// Side of the order that came; `None` in an auction, or not known.
         aggressor: Option<Side>,
         /// Lots that traded; of an auction counted once.
         qty: u32,
@@ -61,8 +61,8 @@ pub enum What {
     },
     /// Lots of an order that was not displayed traded.
     Trade {
-        /// Side of the order that rested.
-        side: Side,
+        /// Side of the order that rested; `None`: not known.
+        side: Option<Side>,
         /// Lots that traded, above 0.
         qty: u32,
         /// Price of the trade, in units of the recording.
@@ -207,6 +207,15 @@ impl Recording {
         }
         self.records.push(record);
         Ok(())
+    }
+
+    /// The file does not say which side orders had that nobody saw.
+    pub(crate) fn forget_hidden_sides(&mut self) {
+        for record in &mut self.records {
+            if let What::Trade { side, .. } = &mut record.what {
+                *side = None;
+            }
+        }
     }
 
     /// Notes what the message just read says of the data's own book, and whether books can be

@@ -246,7 +246,7 @@ impl Reader {
                     Some((price, qty)) => {
                         let side = taker.map(Side::opposite);
                         let print = What::Print { aggressor: None, qty, price };
-                        let what = side.map_or(print, |side| What::Trade { side, qty, price });
+                        let what = side.map_or(print, |_| What::Trade { side, qty, price });
                         self.push(heard.time, instrument, what)?;
                     }
                     None => self.recording.left_out += 1,

@@ -282,17 +282,23 @@ fn lots_that_the_strategy_took_are_not_there_for_the_recorded_trade() {
 #[test]
 fn a_hidden_trade_serves_better_priced_orders_of_the_strategy() {
     let order = (Side::Buy, 5, 105, TimeInForce::Day);
-    let events = |price| {
+    let events = |price, side| {
         tape(&[
             (10, add(1, Side::Sell, 10, 110)),
             (11, add(2, Side::Buy, 10, 100)),
-            (20, What::Trade { side: Side::Buy, qty: 3, price }),
+            (20, What::Trade { side, qty: 3, price }),
         ])
     };
-    let outcome = run(&events(104), prompt(), &mut Once { at: 100, order, sent: false }).unwrap();
-    assert_eq!(outcome.fills.iter().map(|fill| fill.qty.0).collect::<Vec<_>>(), [3]);
-    let outcome = run(&events(105), prompt(), &mut Once { at: 100, order, sent: false }).unwrap();
-    assert!(outcome.fills.is_empty());
+    // Where the side is not known, a better price served either side.
+    for side in [Some(Side::Buy), None] {
+        let run = |price| {
+            let mut once = Once { at: 100, order, sent: false };
+            run(&events(price, side), prompt(), &mut once).unwrap()
+        };
+        let lots: Vec<u64> = run(104).fills.iter().map(|fill| fill.qty.0).collect();
+        assert_eq!(lots, [3], "{side:?}");
+        assert!(run(105).fills.is_empty());
+    }
 }
 
 #[test]
@@ -315,7 +321,7 @@ fn a_holding_counts_at_the_last_middle_while_one_side_of_the_book_is_empty() {
     assert_eq!((outcome.drawdown, outcome.equity), (8, -8));
     assert!(outcome.unpriced.is_empty());
     // Nobody ever offers: what it paid is the only price there is.
-    let side = Side::Buy;
+    let side = Some(Side::Buy);
     let events = [
         (0, add(2, Side::Buy, 10, 100)),
         (hour, What::Trade { side, qty: 3, price: 104 }),
@@ -326,6 +332,73 @@ fn a_holding_counts_at_the_last_middle_while_one_side_of_the_book_is_empty() {
     let outcome = run(&tape(&events), prompt(), &mut once).unwrap();
     assert_eq!((outcome.fills.len(), outcome.drawdown, outcome.equity), (1, 0, 0));
     assert_eq!(outcome.unpriced, [ONE]);
+}
+
+/// Messages `P` of Nasdaq say `B` of every order; those of a venue that tells sides have both.
+#[test]
+fn hidden_trades_of_one_side_alone_say_no_side() {
+    let encoder = itch::Encoder::new(tape(&[]).instruments(), Nanos(0));
+    let read = |sides: &[Side], believed: bool| {
+        let mut reader = ItchReader::new(Vec::new(), 1_000);
+        if believed {
+            reader = reader.with_hidden_sides();
+        }
+        for (number, &side) in sides.iter().enumerate() {
+            let (qty, price) = (Qty(5), Price(100));
+            let match_number = types::MatchNumber(number as u64);
+            let event =
+                types::MarketEvent::Trade { instrument: ONE, side, qty, price, match_number };
+            let mut bytes = Vec::new();
+            encoder.encode(&event, Nanos(number as u64), &mut bytes).unwrap();
+            reader.take(&bytes).unwrap();
+        }
+        let side = |record: &Record| match record.what {
+            What::Trade { side, .. } => side,
+            _ => panic!("{record:?}"),
+        };
+        reader.finish().records().iter().map(side).collect::<Vec<_>>()
+    };
+    let (buy, sell) = (Side::Buy, Side::Sell);
+    assert_eq!(read(&[buy, buy], false), [None, None]);
+    assert_eq!(read(&[buy, sell], false), [Some(buy), Some(sell)]);
+    assert_eq!(read(&[buy, buy], true), [Some(buy), Some(buy)]);
+}
+
+/// A day that ended is over, by how little the next one begins earlier.
+#[test]
+fn a_session_that_begins_after_an_end_is_another_day() {
+    let encoder = itch::Encoder::new(tape(&[]).instruments(), Nanos(0));
+    let hour = 3_600 * Nanos::SECOND;
+    for (end, day) in [(Some('C'), 1), (Some('E'), 1), (None, 0)] {
+        let mut reader = ItchReader::new(Vec::new(), 1_000);
+        let mut say = |time: u64, event| {
+            let mut bytes = Vec::new();
+            encoder.encode(&event, Nanos(time), &mut bytes).unwrap();
+            reader.take(&bytes).unwrap();
+        };
+        let begin = types::SystemEventCode::StartOfMessages;
+        for at in [9 * hour, 9 * hour + 1] {
+            let begun = if at == 9 * hour { at } else { at + 5 * Nanos::SECOND };
+            say(begun, types::MarketEvent::SystemEvent { code: begin });
+            say(begun, types::MarketEvent::Directory { instrument: ONE });
+            let (side, qty, price) = (Side::Buy, Qty(3), Price(50));
+            let (instrument, order_ref) = (ONE, types::OrderRef(1));
+            let event = types::MarketEvent::AddOrder { instrument, order_ref, side, qty, price };
+            say(begun + 60 * Nanos::SECOND, event);
+            if let Some(end) = end {
+                let code = match end {
+                    'C' => types::SystemEventCode::EndOfMessages,
+                    _ => types::SystemEventCode::EndOfSystemHours,
+                };
+                say(begun + 60 * Nanos::SECOND, types::MarketEvent::SystemEvent { code });
+            }
+        }
+        assert_eq!(reader.ended(), Some(end == Some('C')));
+        let recording = reader.finish();
+        let last = recording.records().last().unwrap().time.0;
+        assert_eq!(last / hour, 24 * day + 9, "{end:?}");
+        assert_eq!(recording.out_of_time, u64::from(day == 0), "{end:?}");
+    }
 }
 
 #[test]
@@ -494,7 +567,7 @@ fn any_what() -> impl Strategy_<Value = What> {
         4 => (order.clone(), side.clone(), qty.clone(), price.clone())
             .prop_map(|(order, side, qty, price)| What::Add { order, side, qty, price }),
         3 => (order.clone(), qty.clone()).prop_map(|(order, qty)| execute(order, qty)),
-        1 => (side, qty.clone(), price.clone())
+        1 => (prop::option::of(side), qty.clone(), price.clone())
             .prop_map(|(side, qty, price)| What::Trade { side, qty, price }),
         1 => (order.clone(), qty.clone()).prop_map(|(order, qty)| What::Reduce { order, qty }),
         1 => order.clone().prop_map(|order| What::Delete { order }),
