@@ -20,7 +20,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use fast::opra::checksum::Checksum;
 use fast::opra::{Event, Opra, V1, V2, binary, fast_templates, to_event};
 use fast::slots::{Description, Message, SlotDecoder, SlotSink};
-use feed::pcap::{Captured, Payload, Pcap, PcapError};
+use feed::pcap::{Captured, Payload, Pcap};
 use feed::{Arbiter, ArbiterConfig, Delivery, LineSink, Notice, TopOfBook};
 use types::Nanos;
 use wire::moldudp::Packet;
@@ -178,42 +178,22 @@ pub fn run(args: &FeedArgs) -> Result<(), Failure> {
     }
 }
 
-/// Frames of a capture; a complaint says at which one and at which byte.
+/// Frames of a capture; a complaint names the file.
 struct Frames<'a> {
     path: &'a Path,
     pcap: Pcap<'a>,
-    whole: u64,
 }
 
 impl<'a> Frames<'a> {
     fn new(path: &'a Path, bytes: &'a [u8]) -> Result<Frames<'a>, Failure> {
         let pcap = Pcap::new(bytes);
         let pcap = pcap.map_err(|error| Failure::Run(format!("{}: {error}", path.display())))?;
-        Ok(Frames { path, pcap, whole: 0 })
+        Ok(Frames { path, pcap })
     }
 
     fn next(&mut self) -> Result<Option<Captured<'a>>, Failure> {
-        match self.pcap.next() {
-            None => Ok(None),
-            Some(Ok(frame)) => {
-                self.whole += 1;
-                Ok(Some(frame))
-            }
-            Some(Err(error)) => {
-                let (path, byte, whole) = (self.path.display(), self.pcap.offset(), self.whole);
-                let advice = match error {
-                    PcapError::Truncated => {
-                        format!(
-                            ": the file is cut off, damaged, or still being written; the {whole} \
-                             frames before it are whole"
-                        )
-                    }
-                    _ => String::new(),
-                };
-                let frame = whole + 1;
-                Err(Failure::Run(format!("{path}: frame {frame}, byte {byte}: {error}{advice}")))
-            }
-        }
+        let failed = |error| Failure::Run(format!("{}: {error}", self.path.display()));
+        self.pcap.next().transpose().map_err(failed)
     }
 }
 

@@ -359,7 +359,7 @@ fn what_is_cut_or_of_another_encoding_is_told_with_its_place() {
     let to = "127.0.0.1:9";
     for args in [&["stats", &cut][..], &["play", &cut, "--to", to, "--speed", "max"]] {
         let (code, said) = refused(args);
-        let place = format!("frame 2, byte {second}: ends inside a record");
+        let place = format!("behind 1 whole frames, at byte {second}");
         assert!(code == 1 && said.contains(&place), "{said}");
     }
     let latin = b"<templates\nxmlns='x'><template name='\xe9'/></templates>";

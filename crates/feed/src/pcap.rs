@@ -13,7 +13,12 @@ pub enum PcapError {
     /// The frames are not Ethernet frames; the file's link type.
     LinkType(u32),
     /// The file ends inside a record, or states an impossible length.
-    Truncated,
+    Truncated {
+        /// Number of whole frames before the record.
+        frames: u64,
+        /// Byte of the file at which the record begins.
+        at: u64,
+    },
     /// An interface's times (if_tsresol of pcapng) are finer than 2^-63 s or 10^-19 s, or it is more
     /// than the 256th.
     Resolution(u8),
@@ -24,7 +29,11 @@ impl std::fmt::Display for PcapError {
         match self {
             PcapError::Unknown => f.write_str("neither pcap nor pcapng"),
             PcapError::LinkType(kind) => write!(f, "link type {kind}, not Ethernet"),
-            PcapError::Truncated => f.write_str("ends inside a record"),
+            PcapError::Truncated { frames, at } => write!(
+                f,
+                "ends inside a record, or it states an impossible length: behind {frames} whole \
+                 frames, at byte {at}; get the whole file again, or wait until it is written"
+            ),
             PcapError::Resolution(code) => {
                 write!(f, "an interface with if_tsresol {code}, or more than {INTERFACES_MAX}")
             }
@@ -89,8 +98,9 @@ const TSRESOL: u16 = 9;
 #[derive(Debug)]
 pub struct Pcap<'a> {
     rest: &'a [u8],
-    /// Bytes of the file.
+    /// Bytes of the file, and frames that were read so far.
     length: usize,
+    frames: u64,
     order: Order,
     layout: Layout,
     /// For pcapng: ticks per second of each interface of the section.
@@ -108,11 +118,11 @@ impl<'a> Pcap<'a> {
     /// When it is none, or not of Ethernet frames.
     pub fn new(file: &'a [u8]) -> Result<Pcap<'a>, PcapError> {
         let magic = *file.first_chunk::<4>().ok_or(PcapError::Unknown)?;
-        let length = file.len();
         if magic == SECTION {
             let order = section_order(file).ok_or(PcapError::Unknown)?;
             let (layout, ticks) = (Layout::Blocks, Vec::new());
-            return Ok(Pcap { rest: file, length, order, layout, ticks, failed: false });
+            let (rest, length) = (file, file.len());
+            return Ok(Pcap { rest, length, frames: 0, order, layout, ticks, failed: false });
         }
         let (little, unit) = match magic {
             [0xD4, 0xC3, 0xB2, 0xA1] => (true, 1_000),
@@ -122,19 +132,15 @@ impl<'a> Pcap<'a> {
             _ => return Err(PcapError::Unknown),
         };
         let order = Order { little };
-        let link = order.u32(file, 20).ok_or(PcapError::Truncated)? & 0xFFFF;
+        let truncated = PcapError::Truncated { frames: 0, at: 0 };
+        let link = order.u32(file, 20).ok_or(truncated)? & 0xFFFF;
         if link != ETHERNET {
             return Err(PcapError::LinkType(link));
         }
         let rest = file.get(24..).unwrap_or(&[]);
         let (layout, ticks) = (Layout::Classic(unit), Vec::new());
-        Ok(Pcap { rest, length, order, layout, ticks, failed: false })
-    }
-
-    /// How many bytes of the file were read; after [`PcapError::Truncated`], where the record begins
-    /// that is not whole.
-    pub fn offset(&self) -> usize {
-        self.length - self.rest.len()
+        let length = file.len();
+        Ok(Pcap { rest, length, frames: 0, order, layout, ticks, failed: false })
     }
 
     fn classic(&mut self, unit: u64) -> Option<Captured<'a>> {
@@ -222,12 +228,17 @@ impl<'a> Iterator for Pcap<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.rest.is_empty() && !self.failed {
+            let at = (self.length - self.rest.len()) as u64;
+            let truncated = PcapError::Truncated { frames: self.frames, at };
             let next = match self.layout {
                 Layout::Classic(unit) => self.classic(unit).map(|frame| Ok(Some(frame))),
                 Layout::Blocks => self.block(),
             };
-            match next.unwrap_or(Err(PcapError::Truncated)) {
-                Ok(Some(frame)) => return Some(Ok(frame)),
+            match next.unwrap_or(Err(truncated)) {
+                Ok(Some(frame)) => {
+                    self.frames += 1;
+                    return Some(Ok(frame));
+                }
                 Ok(None) => {}
                 Err(error) => {
                     self.failed = true;

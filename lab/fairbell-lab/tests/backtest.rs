@@ -135,6 +135,27 @@ fn one_market_in_files_of_every_kind_plays_the_same() {
     let full = backtest(&path, &["--records-max", "10"]);
     let complaint = String::from_utf8_lossy(&full.stderr).into_owned();
     assert!(complaint.contains("more than 10 events"), "{complaint}");
+    // A packet that never comes, heartbeats that show it again and again, two that are swapped.
+    let mut capture = Vec::new();
+    put_header(&mut capture);
+    let builder = |seq| PacketBuilder::new(Session(*b"RECORDED01"), seq, 400);
+    let mut lacking = 0;
+    let mut swapped = packets.clone();
+    swapped.swap(6, 7);
+    for (number, packet) in swapped.iter().enumerate() {
+        let heard = wire::moldudp::Packet::parse(packet).expect("a packet");
+        match number {
+            3 => lacking = u64::from(heard.count()),
+            _ => put_udp(&mut capture, Nanos(1), ([233, 0, 0, 1], 26_400), packet),
+        }
+        let behind = heard.seq() + u64::from(heard.count());
+        let beat = builder(behind);
+        put_udp(&mut capture, Nanos(1), ([233, 0, 0, 1], 26_400), beat.bytes());
+    }
+    std::fs::write(&path, capture).expect("a file");
+    let json: Value = serde_json::from_slice(&backtest(&path, &[]).stdout).expect("JSON");
+    assert_eq!((&json["messages_missing"], lacking > 0), (&lacking.into(), true));
+    assert_eq!(json["events"], messages.len() as u64 - 1 - lacking);
     std::fs::write(&path, [7; 99]).expect("a file");
     assert_eq!(backtest(&path, &[]).status.code(), Some(2));
 }
@@ -183,6 +204,66 @@ fn a_strategy_that_dies_talks_rubbish_or_says_nothing_is_told_so() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{command}: {said}");
         assert!(said.contains(complaint), "{command}: {said}");
+    }
+}
+
+/// A cut file is refused with the byte, and one that may be cut between messages says so.
+#[test]
+fn cut_files_say_where_they_end() {
+    let (scratch, path) = market("cut");
+    let whole = std::fs::read(&path).expect("a file");
+    let refused = |name: &str, bytes: &[u8], complaints: &[&str]| {
+        let path = scratch.0.join(name);
+        std::fs::write(&path, bytes).expect("a file");
+        let output = backtest(&path, &["--strategy", "none"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{name}: {said}");
+        for complaint in complaints {
+            assert!(said.contains(complaint), "{name}: {said}");
+        }
+    };
+    let last = messages().last().expect("one").len() + 2;
+    let begins = whole.len() - last;
+    let before = format!("behind {} whole messages", messages().len() - 1);
+    let begins = format!("begins at byte {begins}");
+    for cut in [1, last - 1] {
+        let end = format!("byte {}", whole.len() - cut);
+        let complaints = ["cut off at", &end, &before, &begins];
+        refused("cut.itch", &whole[..whole.len() - cut], &complaints);
+    }
+    let mut zipped = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    zipped.write_all(&whole).expect("memory");
+    let zipped = zipped.finish().expect("memory");
+    let size = format!("the file has {} bytes", zipped.len() - 9);
+    refused("cut.gz", &zipped[..zipped.len() - 9], &["unpacked bytes", &size, "again"]);
+    let mut capture = Vec::new();
+    put_header(&mut capture);
+    for packet in &packets(&messages()) {
+        put_udp(&mut capture, Nanos(1), ([233, 0, 0, 1], 26_400), packet);
+    }
+    let all = packets(&messages());
+    let last = 58 + all.last().expect("one").len();
+    let (frames, at) = (all.len() - 1, capture.len() - last);
+    let (frames, at) = (format!("behind {frames} whole frames"), format!("at byte {at}"));
+    refused("cut.pcap", &capture[..capture.len() - 3], &["inside a record", &frames, &at]);
+
+    // Cut between two messages: only the System Events say that a day ends.
+    let event = |code: u8| [&b"S\0\0\0\0\0\0\0\0\0\0"[..], &[code]].concat();
+    for (events, told) in
+        [(&b"O"[..], Value::Bool(false)), (b"OC", true.into()), (b"", Value::Null)]
+    {
+        let mut parts = messages();
+        for (code, at) in events.iter().zip([0, parts.len() + 1]) {
+            parts.insert(at, event(*code));
+        }
+        std::fs::write(&path, framed(parts.iter().map(Vec::as_slice))).expect("a file");
+        let output = backtest(&path, &["--strategy", "none"]);
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(json["end_of_messages"], told);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fairbell-lab"));
+        let text = command.arg("backtest").arg(&path).args(["--strategy", "none"]).output();
+        let text = String::from_utf8_lossy(&text.expect("it runs").stdout).into_owned();
+        assert_eq!(text.contains("no System Event C"), told == false, "{text}");
     }
 }
 

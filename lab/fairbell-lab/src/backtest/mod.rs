@@ -3,6 +3,7 @@
 mod command;
 mod read;
 mod record_files;
+mod sequence;
 mod tell;
 
 use std::fs::File;
@@ -30,10 +31,11 @@ use host::failure::Failure;
     fairbell-lab backtest capture.pcap --jitter-us 50 --seed 7 --out out/backtest --json\n  \
     fairbell-lab backtest out/exchange.log --strategy-wasm maker.wasm --strategy-settings lots=2\n  \
     fairbell-lab backtest out/maker.heard --strategy-wasm maker.wasm          what it heard live, again\n\n\
-    FILE is an input log of ours, a capture (pcap, pcapng) of MoldUDP64 with ITCH 5.0, a file of\n\
-    ITCH messages or of packets each behind its length (what up --capture writes), or a DBN file\n\
-    of schema mbo; gzip and Zstandard are unpacked. A folder, or one file of it, that\n\
-    fairbell feed serve --ticks wrote has best prices and trades alone.")]
+    FILE is an input log of ours, a capture (pcap, pcapng; also what up --capture writes) of\n\
+    MoldUDP64 with ITCH 5.0, a file of ITCH messages each behind its length (gzip is unpacked), a\n\
+    DBN file of schema mbo (Zstandard is unpacked), LOBSTER's ..._message_N.csv, or what a strategy\n\
+    heard live. A folder, or one file of it, that fairbell feed serve --ticks wrote has best prices\n\
+    and trades alone.")]
 pub struct BacktestArgs {
     /// The recorded market
     #[arg(value_name = "FILE")]
@@ -93,7 +95,7 @@ pub struct BacktestArgs {
     /// Seed of the jitter
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Events read at most
+    /// A file with more events of the chosen instruments than this is refused; none is played in part
     #[arg(long, value_name = "N", default_value_t = 20_000_000)]
     pub records_max: usize,
     /// Configuration that an input log was written under [default: fairbell.toml when it exists]

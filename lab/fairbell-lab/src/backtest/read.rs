@@ -1,6 +1,5 @@
 //! Recorded markets out of files of many kinds, told apart by their first bytes.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -13,6 +12,7 @@ use types::{Nanos, Symbol};
 use wire::itch::Encoder;
 use wire::moldudp::Packet;
 
+use super::sequence::Sequence;
 use fairbell::log;
 use host::failure::{Failure, on};
 
@@ -28,6 +28,12 @@ pub struct Found {
     pub lost: u64,
     /// Messages that are none of ITCH 5.0.
     pub refused: u64,
+    /// Of a file of ITCH messages with System Events: whether the last day ends by System Event C.
+    pub ended: Option<bool>,
+}
+
+fn found(recording: Recording, format: &'static str) -> Found {
+    Found { recording, format, lost: 0, refused: 0, ended: None }
 }
 
 /// Which events are kept.
@@ -70,13 +76,20 @@ pub fn read(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
             let file = File::open(path).map_err(|error| on(path, error))?;
             let recording = read_dbn(file, wanted.instruments, wanted.records_max);
             let recording = recording.map_err(|error| on(path, error))?;
-            Ok(Found { recording, format: "dbn", lost: 0, refused: 0 })
+            Ok(found(recording, "dbn"))
         }
         [0x1f, 0x8b, ..] => {
             let mut bytes = Vec::new();
             let file = File::open(path).map_err(|error| on(path, error))?;
             let mut inflater = flate2::read::MultiGzDecoder::new(file);
-            inflater.read_to_end(&mut bytes).map_err(|error| on(path, error))?;
+            if let Err(error) = inflater.read_to_end(&mut bytes) {
+                let (size, unpacked) = (file_size(path), bytes.len());
+                let line = format!(
+                    "gzip: {error}, behind {unpacked} unpacked bytes; the file has {size} bytes and is \
+                     cut off or damaged: get the whole file again"
+                );
+                return Err(on(path, line));
+            }
             framed(path, &bytes, wanted)
         }
         [0x0a, 0x0d, 0x0d, 0x0a, ..]
@@ -92,6 +105,10 @@ pub fn read(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
         head if head.starts_with(engine::log_file::MAGIC) => input_log(path, wanted),
         _ => framed(path, &whole()?, wanted),
     }
+}
+
+fn file_size(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |about| about.len())
 }
 
 /// The bytes of a file that says what a strategy heard; `None`: it is another one.
@@ -140,7 +157,7 @@ fn ticks(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
         return Err(Failure::Run(complaint));
     }
     let (recording, lost) = reader.finish().map_err(|error| on(path, error))?;
-    Ok(Found { recording, format: "ticks", lost, refused: 0 })
+    Ok(Found { lost, ..found(recording, "ticks") })
 }
 
 /// LOBSTER's messages; the levels are in the file of the same name with `orderbook` in place of
@@ -155,90 +172,70 @@ fn lobster(path: &Path, messages: &[u8], wanted: &Wanted<'_>) -> Result<Found, F
     let symbol = name.split('_').next().and_then(Symbol::new).unwrap_or(Symbol(*b"UNKNOWN "));
     let recording = read_lobster(messages, levels.as_deref(), symbol, wanted.records_max);
     let recording = recording.map_err(|error| on(path, error))?;
-    Ok(Found { recording, format: "lobster", lost: 0, refused: 0 })
+    Ok(found(recording, "lobster"))
 }
 
 fn on_line(path: &Path, error: impl std::fmt::Display) -> String {
     format!("{}: {error}", path.display())
 }
 
-/// Messages in the order of their numbers, each once; what A and B lines both carry counts once.
-struct Sequence {
-    reader: ItchReader,
-    /// By session.
-    next: BTreeMap<[u8; 10], u64>,
-    lost: u64,
-    refused: u64,
-}
-
-impl Sequence {
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), ReadError> {
-        let next = self.next.entry(packet.session().0).or_insert_with(|| packet.seq());
-        self.lost += packet.seq().saturating_sub(*next);
-        for (message, seq) in packet.messages().zip(packet.seq()..) {
-            if seq >= *next {
-                *next = seq + 1;
-                match self.reader.take(message) {
-                    Err(ReadError::Message(_)) => self.refused += 1,
-                    other => other?,
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(self, format: &'static str) -> Found {
-        let (lost, refused) = (self.lost, self.refused);
-        Found { recording: self.reader.finish(), format, lost, refused }
-    }
-}
-
-fn sequence(wanted: &Wanted<'_>) -> Result<Sequence, Failure> {
-    Ok(Sequence { reader: wanted.itch()?, next: BTreeMap::new(), lost: 0, refused: 0 })
-}
-
 fn capture(path: &Path, bytes: &[u8], wanted: &Wanted<'_>) -> Result<Found, Failure> {
-    let mut sequence = sequence(wanted)?;
+    let mut sequence = Sequence::new(wanted.itch()?);
     for frame in Pcap::new(bytes).map_err(|error| on(path, error))? {
         let frame = frame.map_err(|error| on(path, error))?;
         if let Payload::Udp(_, _, payload) = frame.payload
             && let Ok(packet) = Packet::parse(payload)
         {
-            sequence.packet(&packet).map_err(|error| on(path, error))?;
+            sequence.packet(frame.time, &packet).map_err(|error| on(path, error))?;
         }
     }
-    Ok(sequence.finish("pcap"))
+    let (recording, lost, refused) = sequence.finish().map_err(|error| on(path, error))?;
+    Ok(Found { lost, refused, ..found(recording, "pcap") })
 }
 
 /// Messages, each behind its length in two bytes: Nasdaq's files of a day.
 fn framed(path: &Path, bytes: &[u8], wanted: &Wanted<'_>) -> Result<Found, Failure> {
-    let mut sequence = sequence(wanted)?;
-    let (mut rest, mut messages) = (bytes, 0);
+    let mut reader = wanted.itch()?;
+    // Of whole ones: all, and those that were taken.
+    let (mut rest, mut whole, mut messages, mut refused) = (bytes, 0_u64, 0_u64, 0);
     while let Some((length, after)) = rest.split_first_chunk::<2>() {
         let length = usize::from(u16::from_be_bytes(*length));
-        // Nasdaq ends a file with an empty message.
         let Some((one, after)) = after.split_at_checked(length) else { break };
         rest = after;
+        // Nasdaq ends a file with an empty message.
         if one.is_empty() {
             continue;
         }
-        match sequence.reader.take(one) {
+        whole += 1;
+        match reader.take(one) {
             Ok(()) => messages += 1,
-            Err(ReadError::Message(_)) => sequence.refused += 1,
+            Err(ReadError::Message(_)) => refused += 1,
             Err(error) => return Err(on(path, error)),
         }
     }
     if messages == 0 {
-        let line = "neither a capture, ITCH messages, an input log, ticks nor a DBN file";
+        let line = "neither a capture, ITCH messages, an input log, ticks, what a strategy heard, a \
+                    DBN file nor LOBSTER's messages (named ..._message_N.csv, the first character a \
+                    digit)";
         return Err(Failure::Usage(on_line(path, line)));
     }
-    Ok(sequence.finish("itch"))
+    if !rest.is_empty() {
+        let (end, begins) = (bytes.len(), bytes.len() - rest.len());
+        let line = format!(
+            "cut off at byte {end} (unpacked), behind {whole} whole messages: one begins at byte \
+             {begins}; get the whole file again, or play its first {begins} bytes as a file of their own"
+        );
+        return Err(on(path, line));
+    }
+    let ended = reader.ended();
+    Ok(Found { refused, ended, ..found(reader.finish(), "itch") })
 }
 
 /// What the exchange published, by its own log.
 fn input_log(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
     let opened = log::open(path, wanted.config, &[crate::log::generated::config()])?.whole(path)?;
-    let mut reader = wanted.itch()?;
+    // The engine says which side an order had that nobody saw.
+    let mut reader = wanted.itch()?.with_hidden_sides();
     let mut engine = Engine::new(opened.config.clone());
     let (mut out, mut bytes) = (Output::default(), Vec::new());
     // Times begin anew every midnight; the reader has them go on.
@@ -258,5 +255,5 @@ fn input_log(path: &Path, wanted: &Wanted<'_>) -> Result<Found, Failure> {
         }
         out.clear();
     }
-    Ok(Found { recording: reader.finish(), format: "input log", lost: 0, refused })
+    Ok(Found { refused, ..found(reader.finish(), "input log") })
 }

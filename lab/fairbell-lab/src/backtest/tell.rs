@@ -103,6 +103,13 @@ fn write_text(told: &Told<'_>, to: &mut String) -> std::fmt::Result {
             read.lost, read.refused, recording.left_out, recording.out_of_time
         )?;
     }
+    if read.ended == Some(false) {
+        writeln!(
+            to,
+            "noticed in the file: the last day has no System Event C (end of messages) at its end: it \
+             may be cut off between two messages"
+        )?;
+    }
     writeln!(to, "\nrecord and engine")?;
     writeln!(to, "  lots that traded as recorded         {:>14}", market.traded)?;
     writeln!(to, "  lots that the strategy had instead   {:>14}", market.to_strategy)?;
@@ -145,7 +152,10 @@ fn write_text(told: &Told<'_>, to: &mut String) -> std::fmt::Result {
     writeln!(to, "  result, holdings at the middle       {:>14.4}", told.money(outcome.equity))?;
     if !outcome.unpriced.is_empty() {
         let count = outcome.unpriced.len();
-        writeln!(to, "  holdings of {count} instruments have no price and count nothing")?;
+        writeln!(
+            to,
+            "  holdings of {count} instruments never had a middle and count as last traded"
+        )?;
     }
     writeln!(to, "digest {:016x}", outcome.digest)
 }
@@ -159,7 +169,7 @@ fn share(equal: u64, of: u64) -> String {
 }
 
 fn write_equality(equality: &Equality, to: &mut String) -> std::fmt::Result {
-    writeln!(to, "\nbooks equal to the data's own, by events")?;
+    writeln!(to, "\nbooks equal to the data's own, by compared messages")?;
     for (name, shares) in [("outside calls", equality.outside), ("in calls", equality.calls)] {
         for (what, equal) in [
             ("best price", shares.price),
@@ -220,6 +230,7 @@ pub fn json(told: &Told<'_>) -> Value {
         "messages_refused": read.refused,
         "events_left_out": read.recording.left_out,
         "events_out_of_time": read.recording.out_of_time,
+        "end_of_messages": read.ended,
         "span_ns": outcome.span.1.0 - outcome.span.0.0,
         "took_ns": told.took_ns,
         "market": {
