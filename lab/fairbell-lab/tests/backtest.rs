@@ -192,9 +192,11 @@ fn a_strategy_that_dies_talks_rubbish_or_says_nothing_is_told_so() {
     let (_scratch, path) = market("broken");
     let cases = [
         ("true", "its output ended"),
-        ("echo '[]'", "its output ended"),
-        ("echo '[]'; cat", "no list of actions"),
-        ("echo hello; sleep 1", "no list of actions"),
+        ("echo '[]'", "its output ended|a line too many behind 0 answers"),
+        // The line that nobody asked for may be seen before the next piece of news, or as its answer.
+        ("echo '[]'; cat", "no list of actions|a line too many behind"),
+        ("echo hello; sleep 1", "no list of actions|a line too many behind 0 answers, hello"),
+        ("printf '[]\\n[]\\n'; sleep 5", "a line too many behind"),
         ("exec sleep 20", "did not answer within 1 s"),
         ("head -c 200000 /dev/zero; sleep 1", "a line above 65536 bytes"),
         ("no-such-program-here", "its output ended"),
@@ -203,7 +205,35 @@ fn a_strategy_that_dies_talks_rubbish_or_says_nothing_is_told_so() {
         let output = backtest(&path, &["--strategy-cmd", command, "--strategy-timeout-s", "1"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{command}: {said}");
-        assert!(said.contains(complaint), "{command}: {said}");
+        let known = complaint.split('|').any(|complaint| said.contains(complaint));
+        assert!(known, "{command}: {said}");
+    }
+}
+
+/// One answer too many, however late it comes, makes all that follow count for other news.
+#[test]
+fn a_strategy_that_answers_once_too_often_is_refused() {
+    let (scratch, path) = market("too-many");
+    let script = scratch.0.join("strategy.py");
+    let play = |at: &str| {
+        let text = format!(
+            "import sys, time\n\
+             for number, line in enumerate(sys.stdin):\n\
+             \x20   last = '\"end\"' in line\n\
+             \x20   if not last: print('[]', flush=True)\n\
+             \x20   if {at}: time.sleep(0.002); print('[]', flush=True)\n"
+        );
+        std::fs::write(&script, text).expect("a file");
+        let output =
+            backtest(&path, &["--strategy-cmd", &format!("python3 '{}'", script.display())]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    assert_eq!(play("False"), (Some(0), String::new()));
+    for at in ["number == 0", "number == 400", "last"] {
+        let (code, said) = play(at);
+        assert_eq!(code, Some(1), "{at}: {said}");
+        assert!(said.contains("a line too many behind"), "{at}: {said}");
     }
 }
 

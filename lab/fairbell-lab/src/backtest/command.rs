@@ -4,7 +4,9 @@
 //! Each piece of news is one line of JSON and waits for one line in answer, an array of actions:
 //! the backtest goes on only then, so that the outcome depends on what the strategy answers and
 //! never on how fast. The first answer that is none, a line that is too long, silence or the end
-//! of the process ends the backtest with an error.
+//! of the process ends the backtest with an error. So does a line too many, which would count as
+//! the answer to the next piece of news: one that is there before news was sent, if it is seen then,
+//! and in any case what is left when the process has ended its output.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -60,18 +62,47 @@ enum Life {
     Ioc,
 }
 
-/// A line of the other process, or why there is none.
-type Answer = Result<Vec<u8>, String>;
+/// A line of the other process.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    bytes: Vec<u8>,
+    /// Something stood behind it when it was read.
+    more: bool,
+}
+
+/// A line, or why there is none.
+type Answer = Result<Line, Ended>;
+
+/// Why there are no more lines.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    /// Nothing is left.
+    Output,
+    /// What is left is no line.
+    Damaged(String),
+}
+
+impl From<Ended> for String {
+    fn from(ended: Ended) -> String {
+        match ended {
+            Ended::Output => "its output ended".to_string(),
+            Ended::Damaged(why) => why,
+        }
+    }
+}
 
 /// The next line without its end.
-fn line(from: &mut impl BufRead) -> Answer {
+fn line<R: Read>(from: &mut BufReader<R>) -> Answer {
     let mut bytes = Vec::new();
     let read = from.take(LINE_MAX as u64).read_until(b'\n', &mut bytes);
-    read.map_err(|error| error.to_string())?;
+    read.map_err(|error| Ended::Damaged(error.to_string()))?;
     match bytes.pop() {
-        Some(b'\n') => Ok(bytes),
-        Some(_) if bytes.len() + 1 >= LINE_MAX => Err(format!("a line above {LINE_MAX} bytes")),
-        _ => Err("its output ended".to_string()),
+        Some(b'\n') => Ok(Line { bytes, more: !from.buffer().is_empty() }),
+        Some(_) if bytes.len() + 1 >= LINE_MAX => {
+            Err(Ended::Damaged(format!("a line above {LINE_MAX} bytes")))
+        }
+        Some(_) => Err(Ended::Damaged("its output ended in the middle of a line".to_string())),
+        None => Err(Ended::Output),
     }
 }
 
@@ -86,11 +117,16 @@ fn read_lines(from: ChildStdout, to: &SyncSender<Answer>) {
     }
 }
 
+/// The beginning of a line.
+fn shown(bytes: &[u8]) -> impl std::fmt::Display {
+    String::from_utf8_lossy(bytes.get(..bytes.len().min(120)).unwrap_or(&[]))
+}
+
 /// The actions of an answer.
 fn actions(bytes: &[u8]) -> Result<Vec<Action>, String> {
-    let shown = || String::from_utf8_lossy(bytes.get(..bytes.len().min(120)).unwrap_or(&[]));
-    let actions: Vec<Action> = serde_json::from_slice(bytes)
-        .map_err(|error| format!("answered what is no list of actions ({error}): {}", shown()))?;
+    let actions: Vec<Action> = serde_json::from_slice(bytes).map_err(|error| {
+        format!("answered what is no list of actions ({error}): {}", shown(bytes))
+    })?;
     if actions.len() > ACTIONS_MAX {
         return Err(format!("answered {} actions, above {ACTIONS_MAX}", actions.len()));
     }
@@ -103,6 +139,8 @@ pub struct External {
     to: Option<ChildStdin>,
     from: Receiver<Answer>,
     patience: Duration,
+    /// Pieces of news that were answered.
+    answered: u64,
     symbols: BTreeMap<InstrumentId, Symbol>,
 }
 
@@ -124,7 +162,7 @@ impl External {
             std::thread::spawn(move || read_lines(output, &sender));
         }
         let to = child.stdin.take();
-        Ok(External { child, to, from, patience, symbols: BTreeMap::new() })
+        Ok(External { child, to, from, patience, answered: 0, symbols: BTreeMap::new() })
     }
 
     fn say(&mut self, news: &Value) -> std::io::Result<()> {
@@ -133,11 +171,32 @@ impl External {
         to.flush()
     }
 
+    /// Why a line that nobody asked for is refused.
+    fn too_many(&self, what: &str) -> String {
+        let answered = self.answered;
+        format!(
+            "a line too many behind {answered} answers{what}: each piece of news but the last is \
+             answered by one line; other words go to standard error"
+        )
+    }
+
     fn ask(&mut self, news: &Value) -> Result<Vec<Action>, String> {
+        // A line that is there already would count as the answer to these news.
+        if let Ok(answer) = self.from.try_recv() {
+            return Err(self.too_many(&format!(", {}", shown(&answer?.bytes))));
+        }
         // A process that is gone has left a better reason than its closed input.
         let said = self.say(news);
         match self.from.recv_timeout(self.patience) {
-            Ok(answer) => actions(&answer?),
+            Ok(answer) => {
+                let answer = answer?;
+                let actions = actions(&answer.bytes)?;
+                self.answered += 1;
+                match answer.more {
+                    true => Err(self.too_many(&format!(", after {}", shown(&answer.bytes)))),
+                    false => Ok(actions),
+                }
+            }
             Err(RecvTimeoutError::Timeout) => match said {
                 Ok(()) => Err(format!("did not answer within {} s", self.patience.as_secs())),
                 Err(error) => Err(error.to_string()),
@@ -177,10 +236,20 @@ impl External {
         self.symbols.get(&instrument).map_or("", |symbol| symbol.as_str())
     }
 
-    /// Says that it is over.
-    pub fn finish(&mut self) {
+    /// Says that it is over, and waits for the end of the other's output as for an answer.
+    ///
+    /// # Errors
+    /// There was a line too many, so that answers did not belong to their news.
+    pub fn finish(&mut self) -> Result<(), String> {
         // Whoever is gone by now has said all there was to say.
         let _ = self.say(&json!({"type": "end"}));
+        self.to = None;
+        match self.from.recv_timeout(self.patience) {
+            Ok(Ok(line)) => Err(self.too_many(&format!(", at the end: {}", shown(&line.bytes)))),
+            Ok(Err(Ended::Damaged(why))) => Err(self.too_many(&format!(", at the end ({why})"))),
+            // One that goes on in silence is ended when this value is dropped.
+            Ok(Err(Ended::Output)) | Err(_) => Ok(()),
+        }
     }
 }
 
@@ -308,20 +377,24 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_bounded() {
-        let mut two = &b"[]\n\nrest"[..];
-        assert_eq!(line(&mut two), Ok(b"[]".to_vec()));
-        assert_eq!(line(&mut two), Ok(Vec::new()));
-        assert!(line(&mut two).is_err_and(|error| error.contains("ended")));
+    fn lines_are_bounded_and_say_whether_something_is_behind_them() {
+        let mut two = BufReader::new(&b"[]\n\nrest"[..]);
+        assert_eq!(line(&mut two), Ok(Line { bytes: b"[]".to_vec(), more: true }));
+        assert_eq!(line(&mut two), Ok(Line { bytes: Vec::new(), more: true }));
+        assert!(matches!(line(&mut two), Err(Ended::Damaged(why)) if why.contains("middle")));
+        assert_eq!(line(&mut two), Err(Ended::Output));
+        let mut one = BufReader::new(&b"[]\n"[..]);
+        assert_eq!(line(&mut one), Ok(Line { bytes: b"[]".to_vec(), more: false }));
         let long = vec![b'x'; 2 * LINE_MAX];
-        assert!(line(&mut long.as_slice()).is_err_and(|error| error.contains("above")));
+        let long = line(&mut BufReader::new(long.as_slice()));
+        assert!(matches!(long, Err(Ended::Damaged(why)) if why.contains("above")));
     }
 
     proptest! {
         #[test]
         fn any_answer_is_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = actions(&bytes);
-            let _ = line(&mut bytes.as_slice());
+            let _ = line(&mut BufReader::new(bytes.as_slice()));
         }
     }
 }

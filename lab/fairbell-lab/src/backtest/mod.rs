@@ -237,10 +237,10 @@ fn play(
         let outcome = play(&mut external);
         return match external.failure() {
             Some(error) => Err(Failure::Run(format!("strategy {command}: {error}"))),
-            None => {
-                external.program_mut().finish();
-                Ok((external.name().to_string(), outcome))
-            }
+            None => match external.program_mut().finish() {
+                Ok(()) => Ok((external.name().to_string(), outcome)),
+                Err(error) => Err(Failure::Run(format!("strategy {command}: {error}"))),
+            },
         };
     }
     if let Some(path) = &args.strategy_wasm {
