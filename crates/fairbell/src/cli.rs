@@ -111,7 +111,9 @@ pub fn refuse_moved(args: &[OsString]) -> Result<(), Failure> {
         name.len() <= words.len() && words.iter().zip(**name).all(|(a, b)| a == b)
     };
     let what = words.get(1).map(|word| &word[..]);
-    if words.first().is_some_and(|word| word == "replica") && what != Some("recover") {
+    if words.first().is_some_and(|word| word == "replica")
+        && !matches!(what, Some("recover" | "--help" | "-h" | "help"))
+    {
         return Err(Failure::Usage(crate::replica::MOVED.to_string()));
     }
     match MOVED.iter().find(moved) {
@@ -129,7 +131,11 @@ pub fn refuse_moved(args: &[OsString]) -> Result<(), Failure> {
 /// # Errors
 /// What is wrong with it, in one line.
 pub fn parse<C: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<Option<C>, Failure> {
-    match C::try_parse_from(args) {
+    let parsed = with_examples(C::command()).try_get_matches_from(args);
+    let parsed = parsed.and_then(|mut matches| {
+        C::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut C::command()))
+    });
+    match parsed {
         Ok(cli) => Ok(Some(cli)),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -148,6 +154,27 @@ pub fn parse<C: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<Opti
             _ => Err(Failure::Usage(first_paragraph(&error.to_string()))),
         },
     }
+}
+
+/// Examples of a command of commands, where it has none of its own.
+const EXAMPLES_MAX: usize = 8;
+
+/// Commands of commands that show no examples show the first one of each of theirs.
+pub fn with_examples(command: clap::Command) -> clap::Command {
+    let command = command.mut_subcommands(with_examples);
+    if command.get_after_help().is_some() || command.get_subcommands().next().is_none() {
+        return command;
+    }
+    let mut examples: Vec<String> = Vec::new();
+    for of in command.get_subcommands() {
+        let help = of.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let first = help.lines().map(str::trim).skip_while(|line| *line != "Examples:").nth(1);
+        if let Some(line) = first.filter(|line| !examples.iter().any(|has| has == line)) {
+            examples.push(line.to_string());
+        }
+    }
+    examples.truncate(EXAMPLES_MAX);
+    command.after_help(format!("Examples:\n  {}", examples.join("\n  ")))
 }
 
 /// The complaint without usage and hints, in one line.
@@ -177,16 +204,19 @@ mod tests {
     #[test]
     fn the_definition_is_sound_and_every_command_has_examples() {
         fn check(command: &clap::Command) {
-            let leaf = command.get_subcommands().next().is_none();
-            if leaf && command.get_name() != "help" {
+            if command.get_name() != "help" {
                 let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
                 assert!(help.contains("fairbell "), "{} shows no example", command.get_name());
             }
             command.get_subcommands().for_each(check);
         }
-        let command = Cli::command();
+        let command = with_examples(Cli::command());
         command.clone().debug_assert();
         check(&command);
+        let cluster = command.find_subcommand("cluster").expect("a command");
+        let shown = cluster.get_after_help().expect("examples").to_string();
+        assert!(shown.starts_with("Examples:\n  fairbell cluster init"), "{shown}");
+        assert_eq!(shown.lines().count(), 1 + EXAMPLES_MAX, "{shown}");
     }
 
     #[test]

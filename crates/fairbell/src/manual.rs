@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory, ValueEnum};
 
 use host::failure::{Failure, on};
 
-use crate::cli::Cli;
+use crate::cli::{Cli, with_examples};
 
 /// A shell that completions are made for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -69,7 +69,7 @@ fn completed(shell: Shell) -> Vec<u8> {
 pub fn pages(args: &ManArgs) -> Result<(), Failure> {
     host::files::folder(&args.out)?;
     // As they are named on the command line, and without a page for `help`.
-    let command = Cli::command().disable_help_subcommand(true);
+    let command = with_examples(Cli::command()).disable_help_subcommand(true);
     clap_mangen::generate_to(command, &args.out).map_err(|error| on(&args.out, error))
 }
 

@@ -467,14 +467,15 @@ impl Honest {
         for _ in 0..orders {
             self.entered += 1;
             let n = self.entered;
-            let order = json!({
-                "op": "new", "symbol": self.symbol.as_str(), "side": "sell", "qty": "1",
+            let mut order = json!({
+                "symbol": self.symbol.as_str(), "side": "sell", "qty": "1",
                 "price": (1_000 + n).to_string(), "client_order_id": format!("h{n}"),
             });
             let asked = Instant::now();
             let good = match n % 3 {
                 0 => self.ouch.order(n, Side::Sell, Price::from_whole(999), self.symbol),
                 1 => {
+                    order["op"] = "new".into();
                     let told = self.socket.ask(order);
                     told.is_some_and(|told| told["status"] == 200)
                 }

@@ -23,7 +23,7 @@ use crate::attack::line::{Fix, Line, Login, Ouch};
 
 /// Options of `fairbell-lab web sessions`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  fairbell-lab web sessions")]
+#[command(after_help = "Examples:\n  fairbell-lab web sessions")]
 pub struct SessionsArgs {}
 
 const HOME: Ipv4Addr = Ipv4Addr::LOCALHOST;
