@@ -10,7 +10,6 @@ use engine::{Engine, Output};
 use feed::pcap::{Payload, Pcap};
 use types::{Nanos, Symbol};
 use wire::itch::Encoder;
-use wire::moldudp::Packet;
 
 use super::sequence::Sequence;
 use fairbell::log;
@@ -183,10 +182,8 @@ fn capture(path: &Path, bytes: &[u8], wanted: &Wanted<'_>) -> Result<Found, Fail
     let mut sequence = Sequence::new(wanted.itch()?);
     for frame in Pcap::new(bytes).map_err(|error| on(path, error))? {
         let frame = frame.map_err(|error| on(path, error))?;
-        if let Payload::Udp(_, _, payload) = frame.payload
-            && let Ok(packet) = Packet::parse(payload)
-        {
-            sequence.packet(frame.time, &packet).map_err(|error| on(path, error))?;
+        if let Payload::Udp(_, _, payload) = frame.payload {
+            sequence.datagram(frame.time, payload).map_err(|error| on(path, error))?;
         }
     }
     let (recording, lost, refused) = sequence.finish().map_err(|error| on(path, error))?;

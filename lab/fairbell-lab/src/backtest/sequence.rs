@@ -1,127 +1,98 @@
-//! Messages of captured packets in the order of their numbers, each once. What A and B lines of one
-//! session both carry counts once; what comes behind a gap waits a while for what may only be late.
+//! Messages of captured packets in the order of their numbers, each once: each session is a line of its own for
+//! [`feed::Arbiter`], whose sides (A and B) are not told apart here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use backtest::{ItchReader, ReadError, Recording};
+use feed::{Arbiter, ArbiterConfig, Delivery, LineSink, Notice};
 use types::Nanos;
 use wire::moldudp::Packet;
 
-/// Messages of a session that wait behind a gap, at most.
-const HELD_MAX: usize = 65_536;
-/// How long they wait at most, by the times of the capture.
+/// How long packets behind a gap wait for what may only be late, by the times of the capture.
 const WAIT: Nanos = Nanos(Nanos::SECOND);
-
-/// One session.
-#[derive(Default)]
-struct Line<'a> {
-    /// Number of the next message to play.
-    next: u64,
-    /// Number behind the highest one that was told of, also by heartbeats.
-    known: u64,
-    /// Messages behind a gap.
-    held: BTreeMap<u64, &'a [u8]>,
-    /// When the gap showed.
-    since: Nanos,
-}
+/// Packets of a session that wait at one time.
+const HELD_MAX: usize = 65_536;
 
 /// Puts messages in order and hands them to a reader.
-pub struct Sequence<'a> {
-    reader: ItchReader,
+pub struct Sequence {
     /// By session.
-    lines: BTreeMap<[u8; 10], Line<'a>>,
-    /// Sessions that hold messages.
-    waiting: BTreeSet<[u8; 10]>,
-    /// Messages that never came, or more than [`WAIT`] late.
+    lines: BTreeMap<[u8; 10], Arbiter>,
+    /// When the next wait of a session is over; [`Nanos::NEVER`]: none waits.
+    due: Nanos,
+    played: Played,
+}
+
+/// What has its turn.
+struct Played {
+    reader: ItchReader,
+    /// Messages that never came, or too late.
     lost: u64,
     /// Messages that are none of ITCH 5.0.
     refused: u64,
+    /// Why nothing more is played.
+    failed: Option<ReadError>,
 }
 
-/// Hands a message over; how many were refused.
-fn refused(reader: &mut ItchReader, message: &[u8]) -> Result<u64, ReadError> {
-    match reader.take(message) {
-        Err(ReadError::Message(_)) => Ok(1),
-        other => other.map(|()| 0),
+impl LineSink for Played {
+    fn deliver(&mut self, delivery: Delivery<'_>) {
+        // Held as it was parsed before; a heartbeat has nothing to play.
+        let Ok(packet) = Packet::parse(delivery.bytes) else { return };
+        for message in packet.messages().skip(delivery.skip as usize) {
+            if self.failed.is_some() {
+                return;
+            }
+            match self.reader.take(message) {
+                Ok(()) => {}
+                Err(ReadError::Message(_)) => self.refused += 1,
+                Err(error) => self.failed = Some(error),
+            }
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        if let Notice::Gap { from, until } = notice {
+            self.lost = self.lost.saturating_add(until - from);
+        }
     }
 }
 
-impl<'a> Sequence<'a> {
+impl Sequence {
     /// Nothing yet.
-    pub fn new(reader: ItchReader) -> Sequence<'a> {
-        let (lines, waiting) = (BTreeMap::new(), BTreeSet::new());
-        Sequence { reader, lines, waiting, lost: 0, refused: 0 }
+    pub fn new(reader: ItchReader) -> Sequence {
+        let played = Played { reader, lost: 0, refused: 0, failed: None };
+        Sequence { lines: BTreeMap::new(), due: Nanos::NEVER, played }
     }
 
-    /// Takes a packet that was captured at `time`.
+    /// Takes a datagram that was captured at `time`; one that is no MoldUDP64 packet is passed over.
     ///
     /// # Errors
     /// The recording is full.
-    pub fn packet(&mut self, time: Nanos, packet: &Packet<'a>) -> Result<(), ReadError> {
-        let (session, first) = (packet.session().0, packet.seq());
-        let is_new = !self.lines.contains_key(&session);
-        let late = |line: &Line<'_>| time.0.saturating_sub(line.since.0) > WAIT.0;
-        let due = |name: &[u8; 10]| is_new || self.lines.get(name).is_none_or(late);
-        // What is missing of a session when another one begins does not come any more.
-        let due: Vec<[u8; 10]> = self.waiting.iter().filter(|name| due(name)).copied().collect();
-        for name in due {
-            while self.skip(name)? {}
+    pub fn datagram(&mut self, time: Nanos, bytes: &[u8]) -> Result<(), ReadError> {
+        let Ok(packet) = Packet::parse(bytes) else { return Ok(()) };
+        let session = packet.session().0;
+        if !self.lines.contains_key(&session) {
+            // What is missing of a session when another one begins does not come any more.
+            self.poll(Nanos::NEVER);
+        } else if time >= self.due {
+            self.poll(time);
         }
-        let line = self.lines.entry(session).or_insert_with(|| Line {
-            next: first,
-            known: first,
-            ..Line::default()
-        });
-        let behind = first.saturating_add(packet.count().into());
-        line.known = line.known.max(behind);
-        let mut number = first;
-        for message in packet.messages() {
-            if number == line.next && line.held.is_empty() {
-                line.next = line.next.saturating_add(1);
-                self.refused += refused(&mut self.reader, message)?;
-            } else if number >= line.next {
-                if line.held.is_empty() {
-                    line.since = time;
-                }
-                line.held.entry(number).or_insert(message);
-            }
-            number = number.saturating_add(1);
-        }
-        let full = line.held.len() > HELD_MAX;
-        self.play(session)?;
-        if full {
-            self.skip(session)?;
-        }
-        Ok(())
+        let config = ArbiterConfig { wait: WAIT, held_max: HELD_MAX, ..ArbiterConfig::default() };
+        let line = self.lines.entry(session).or_insert_with(|| Arbiter::new(config));
+        line.packet(time, 0, (packet.seq(), packet.count().into()), bytes, &mut self.played);
+        self.due = self.due.min(line.next_timeout().unwrap_or(Nanos::NEVER));
+        self.played.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Plays what has its turn.
-    fn play(&mut self, session: [u8; 10]) -> Result<(), ReadError> {
-        let Some(line) = self.lines.get_mut(&session) else { return Ok(()) };
-        while let Some(message) = line.held.remove(&line.next) {
-            line.next = line.next.saturating_add(1);
-            self.refused += refused(&mut self.reader, message)?;
+    /// Gives up what has been waited for long enough.
+    fn poll(&mut self, now: Nanos) {
+        if self.due == Nanos::NEVER {
+            return;
         }
-        match line.held.is_empty() {
-            true => self.waiting.remove(&session),
-            false => self.waiting.insert(session),
-        };
-        Ok(())
-    }
-
-    /// Gives up what is missing before the first message held, and plays on; whether there was one.
-    fn skip(&mut self, session: [u8; 10]) -> Result<bool, ReadError> {
-        let line = self.lines.get_mut(&session);
-        let Some((line, first)) = line.and_then(|line| {
-            let first = *line.held.first_key_value()?.0;
-            Some((line, first))
-        }) else {
-            return Ok(false);
-        };
-        self.lost = self.lost.saturating_add(first.saturating_sub(line.next));
-        line.next = first;
-        self.play(session)?;
-        Ok(true)
+        self.due = Nanos::NEVER;
+        for line in self.lines.values_mut() {
+            line.poll(now, &mut self.played);
+            self.due = self.due.min(line.next_timeout().unwrap_or(Nanos::NEVER));
+        }
     }
 
     /// The recording, how many messages were missing, also at the ends of sessions, and how many are
@@ -130,12 +101,9 @@ impl<'a> Sequence<'a> {
     /// # Errors
     /// The recording is full.
     pub fn finish(mut self) -> Result<(Recording, u64, u64), ReadError> {
-        for name in self.waiting.clone() {
-            while self.skip(name)? {}
-        }
-        let open = |line: &Line<'_>| line.known.saturating_sub(line.next);
-        let open = self.lines.values().map(open).fold(0, u64::saturating_add);
-        Ok((self.reader.finish(), self.lost.saturating_add(open), self.refused))
+        self.poll(Nanos::NEVER);
+        let Played { reader, lost, refused, failed } = self.played;
+        failed.map_or_else(|| Ok((reader.finish(), lost, refused)), Err)
     }
 }
 
@@ -165,8 +133,7 @@ mod tests {
             .collect();
         let mut sequence = Sequence::new(ItchReader::new(Vec::new(), 100));
         for (time, bytes) in &bytes {
-            let packet = Packet::parse(bytes).expect("a packet");
-            sequence.packet(Nanos(*time), &packet).expect("room");
+            sequence.datagram(Nanos(*time), bytes).expect("room");
         }
         let (_, lost, refused) = sequence.finish().expect("room");
         (lost, refused)
