@@ -254,14 +254,16 @@ pub fn group_root(
 /// The nodes that [`deploy`] made will be in one loop: what root and edges send each other there is handed over
 /// in memory by [`Channel::LOCAL`] and not sealed. What a proxy passes on stays as its source sealed it.
 pub fn share_loop(nodes: &mut [Role]) {
-    let numbered = (0..).map(NodeId).zip(nodes.iter());
-    let edges: Vec<NodeId> =
-        numbered.filter(|(_, role)| role.as_edge().is_some()).map(|(node, _)| node).collect();
+    // Edges have one number after the other.
+    let mut edges = (0u16..).zip(nodes.iter()).filter(|(_, role)| role.as_edge().is_some());
+    let first = edges.next().map_or(0, |(node, _)| node);
+    let edges = first..edges.last().map_or(first, |(node, _)| node) + 1;
+    let root = ExchangeConfig::ROOT.0;
     for role in nodes {
         let Role::Sealed(sealed) = role else { continue };
         match sealed.node() {
-            Role::Root(_) => sealed.share_loop(edges.iter().copied()),
-            Role::Edge(_) => sealed.share_loop([ExchangeConfig::ROOT]),
+            Role::Root(_) => sealed.share_loop(edges.clone()),
+            Role::Edge(_) => sealed.share_loop(root..root + 1),
             _ => {}
         }
     }

@@ -6,6 +6,8 @@
 //! than [`types::Node`] does it through [`Sealed::call`], or what it sends would be clear and
 //! refused everywhere.
 
+use std::ops::Range;
+
 use overlay::frame::{FrameKind, HopHeader};
 use overlay::{
     epochs::GRACE_NS,
@@ -26,8 +28,8 @@ pub struct Sealed {
     link: SealedLink<KeyRing>,
     /// Those of channels besides the overlay's: of other shards.
     others: Vec<(Channel, SealedLink<KeyRing>)>,
-    /// Nodes of the same loop, with which nothing is sealed: see [`Sealed::share_loop`].
-    neighbours: Vec<NodeId>,
+    /// Numbers of nodes of the same loop, with which nothing is sealed: see [`Sealed::share_loop`].
+    neighbours: Range<u16>,
     /// What the node wants done, in clear.
     clear: Outbox,
     /// When it was called last.
@@ -43,17 +45,17 @@ impl Sealed {
             node,
             link,
             others: Vec::new(),
-            neighbours: Vec::new(),
+            neighbours: 0..0,
             clear: Outbox::default(),
             now: Nanos(0),
             confirmed: None,
         }
     }
 
-    /// These nodes are in the node's loop: overlay datagrams to them go by [`Channel::LOCAL`], in clear.
+    /// Nodes of these numbers are in the node's loop: overlay datagrams to them go by [`Channel::LOCAL`], in clear.
     /// Not for proxies: what they pass on must have come to them as its source sealed it.
-    pub(crate) fn share_loop(&mut self, neighbours: impl IntoIterator<Item = NodeId>) {
-        self.neighbours = neighbours.into_iter().collect();
+    pub(crate) fn share_loop(&mut self, neighbours: Range<u16>) {
+        self.neighbours = neighbours;
     }
 
     /// With links of other channels, each of the node's number there.
@@ -164,7 +166,7 @@ impl Sealed {
         for op in clear_box.ops() {
             match *op {
                 Op::Datagram { channel: Channel::OVERLAY, to: Peer::Node(to), bytes }
-                    if self.neighbours.contains(&to) =>
+                    if self.neighbours.contains(&to.0) =>
                 {
                     let span = out.store(clear_box.bytes(bytes));
                     out.datagram(Channel::LOCAL, Peer::Node(to), span);
@@ -270,7 +272,7 @@ impl Node for Sealed {
         self.clear.clear();
         if channel == Channel::LOCAL {
             if let Peer::Node(neighbour) = from {
-                self.link.note_copy(neighbour);
+                self.link.note_unsealed(neighbour);
             }
             self.node.handle_datagram(now, Channel::OVERLAY, from, bytes, &mut self.clear);
             return self.pass(out);
@@ -356,7 +358,7 @@ impl Node for Sealed {
         let Some(confirmed) = &self.confirmed else { return };
         for copy in copies {
             if let Some((epoch, body)) = confirmed.of(copy.name) {
-                self.link.note_copy(copy.sender);
+                self.link.note_unsealed(copy.sender);
                 let header = HopHeader::new(FrameKind::Data, copy.sender, epoch);
                 self.node.note_copy(copy.came, &header, &body);
             }

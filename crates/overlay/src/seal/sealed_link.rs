@@ -244,9 +244,9 @@ impl<S: Keys> SealedLink<S> {
         self.current.as_ref().map(|(origin, _)| *origin)
     }
 
-    /// A datagram of a peer came and was dropped before it could be opened, being a copy of one that was:
-    /// it counts as heard.
-    pub fn note_copy(&mut self, peer: NodeId) {
+    /// A datagram of a peer came that was not opened: it was a copy, dropped in front of the link, or was
+    /// handed over in memory in clear. It counts as heard.
+    pub fn note_unsealed(&mut self, peer: NodeId) {
         if let Some(heard) = self.heard.get_mut(usize::from(peer.0)) {
             *heard += 1;
         }
