@@ -42,9 +42,11 @@ impl Site {
             eprintln!("NO RIGHT TO MOUNT A TMPFS: the room is taken by a file-size limit instead");
             site.squeeze = Squeeze::FileSize;
         }
+        // Without orders of its own the first run leaves a segment with room: the limit comes before the
+        // second run makes one that is longer.
         for (file, segment_mib) in [("first.toml", 2), ("second.toml", 3)] {
             let text = format!(
-                "[doors]\nplain = true\n[journal]\ndurability = \"local\"\nsegment_mib = \
+                "[doors]\nplain = true\n[flow]\nsample = \"none\"\ngenerated_rate = 0\n[journal]\ndurability = \"local\"\nsegment_mib = \
                  {segment_mib}\ndir = \"{}\"\n",
                 site.journal().display()
             );
@@ -198,8 +200,12 @@ impl<'a> Exchange<'a> {
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
+            let ended = child.try_wait();
             let _ = child.kill();
             let _ = child.wait();
+            if std::thread::panicking() {
+                eprintln!("the exchange (ended by itself: {ended:?}) said: {}", self.said());
+            }
         }
     }
 }
@@ -249,7 +255,9 @@ impl Client {
     fn listen(&mut self) {
         let mut buffer = [0; 65_536];
         let count = match self.stream.read(&mut buffer) {
-            Ok(0) => panic!("the exchange closed the connection"),
+            Ok(0) => {
+                panic!("the exchange closed the connection; last it sent: {}", self.last_words())
+            }
             Ok(count) => count,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => 0,
             Err(error) => panic!("{error}"),
@@ -273,6 +281,12 @@ impl Client {
         let mut bytes = Vec::new();
         self.soup.handle_timeout(now(), &mut bytes);
         self.stream.write_all(&bytes).expect("sent");
+    }
+
+    /// Of all bytes that came the last ones, as text.
+    fn last_words(&self) -> String {
+        let from = self.heard.len().saturating_sub(200);
+        self.heard[from..].escape_ascii().to_string()
     }
 
     fn wait(&mut self, what: &str, mut done: impl FnMut(&Client) -> bool) {

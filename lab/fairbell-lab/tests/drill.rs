@@ -171,7 +171,7 @@ fn nothing_is_heard_before_its_release_of_any_replica_also_after_failovers() {
     assert!(of.len() == 3 && all, "{report:#}");
     // Control: a follower that takes all for released, as all did once, is caught.
     let (passed, report, errors) = drill("early", &["--control", "--every", "4s"]);
-    assert!(!passed && report["heard"]["early"].as_u64() > Some(100), "{errors}\n{report:#}");
+    assert!(!passed && report["heard"]["early"].as_u64() > Some(0), "{errors}\n{report:#}");
 }
 
 #[test]

@@ -397,10 +397,13 @@ fn text(fault: Fault, args: &DrillArgs) -> String {
         true => "durability = \"replicated\"\n\n[store]\nfollow = true\npoll_ms = 20\n",
         false => "",
     };
+    // Longer than a follower on busy cores takes to hear of an input, so that whoever gives it out at once
+    // is early.
+    let hold = if fault == Fault::Early { "[hold]\nround_ms = 200\ncap_ms = 80\n\n" } else { "" };
     let mut text = format!(
         "[doors]\nplain = true\n\n[overlay]\ndepth = 2\nfanout = 2\nreceivers = {gateways}\nhedge = 1\n\
          change_tree_at_percent = 0\n\n[journal]\nsegment_mib = {segment_mib}\n\
-         snapshot_every = {snapshot_every}\ncheckpoint_every = {}\n{stores}\n[day]\nauctions = false\nhalt_instrument = 0\n\n\
+         snapshot_every = {snapshot_every}\ncheckpoint_every = {}\n{stores}\n{hold}[day]\nauctions = false\nhalt_instrument = 0\n\n\
          [gateway]\norders_per_s = 0\n\n[limits]\nopen_orders = 0\nmessages_per_s = 0\n\n\
          [flow]\nsample = \"none\"\ngenerated_rate = 0\nparticipants = 1\n\n\
          [[account]]\nname = \"nobody\"\nusername = \"FLOW01\"\npassword = \"flow\"\n",

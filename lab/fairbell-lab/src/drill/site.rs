@@ -51,7 +51,7 @@ struct Ahead;
 
 /// How far, ns: less than the rounds of the all-reduce that are believed, more than any
 /// `hold.cap_ms` here.
-const AHEAD_NS: u64 = 40 * Nanos::MILLI;
+const AHEAD_NS: u64 = 120 * Nanos::MILLI;
 
 impl Timekeeper for Ahead {
     fn reading(&self, process: Nanos) -> ClockReading {
