@@ -38,7 +38,10 @@ impl fmt::Display for StoreError {
         match self {
             StoreError::Sqlite(error) => write!(f, "SQLite: {error}"),
             StoreError::Postgres(error) => match error.as_db_error() {
-                Some(told) => write!(f, "PostgreSQL: {}", told.message()),
+                Some(told) => {
+                    write!(f, "PostgreSQL: {}", told.message())?;
+                    told.detail().map_or(Ok(()), |more| write!(f, ": {more}"))
+                }
                 None => {
                     write!(f, "PostgreSQL: {error}")?;
                     let why = std::error::Error::source(error);

@@ -42,18 +42,18 @@ pub use schema::{SCHEMA, TABLES};
 pub use store::{Account, Origin, Store};
 pub use store_writer::{BATCH_ROWS, StoreWriter};
 
-/// Removes a store, if it is there.
+/// Removes a store, if it is there, and nothing else.
 ///
 /// # Errors
-/// The database's, or the file's.
+/// [`StoreError::Foreign`]: what is there is no store; the database's, or the file's.
 pub fn remove(place: &Place) -> Result<(), StoreError> {
     db::remove(place)
 }
 
-/// Puts a store that was made, and closed, into a place, and removes what was there.
+/// Puts a store that was made, and closed, into a place, and removes the store that was there.
 ///
 /// # Errors
-/// The database's, or the files'.
+/// [`StoreError::Foreign`]: what is there is no store; the database's, or the files'.
 pub fn replace(place: &Place, made: &Place) -> Result<(), StoreError> {
     db::replace(place, made)
 }

@@ -43,8 +43,21 @@ impl Place {
     /// # Errors
     /// Text that says what is wrong with an address.
     pub fn read(text: &str) -> Result<Place, String> {
+        if text.is_empty() {
+            return Err("empty: name a file or the address of a PostgreSQL server".to_string());
+        }
         if !SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
-            return Ok(Place::File(PathBuf::from(text)));
+            // A password must not become the name of a file.
+            let lower = text.to_ascii_lowercase();
+            let meant = text.contains("://") || lower.starts_with("postgres");
+            return match meant && text.contains(':') {
+                true => Err(format!(
+                    "no address that is known: one of a PostgreSQL server begins with {}, a file's name has \
+                     no ://",
+                    SCHEMES[0]
+                )),
+                false => Ok(Place::File(PathBuf::from(text))),
+            };
         }
         let (url, schema) = text.split_once('#').unwrap_or((text, SCHEMA));
         let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
@@ -149,8 +162,16 @@ mod tests {
         for wrong in ["postgres://db/trades#", "postgres://db/t#A", "postgres://db:port/t#a"] {
             assert!(Place::read(wrong).is_err(), "{wrong}");
         }
-        let wrong = Place::read("postgres://a:secret@db:x/t").expect_err("no port");
-        assert!(!wrong.contains("secret"), "{wrong}");
+        for wrong in [
+            "postgres://a:secret@db:x/t",
+            "Postgres://a:secret@db/t",
+            "postgres:/a:secret@db/t",
+            "redis://a:secret@db/0",
+            "",
+        ] {
+            let why = Place::read(wrong).expect_err(wrong);
+            assert!(!why.contains("secret"), "{why}");
+        }
     }
 
     proptest! {

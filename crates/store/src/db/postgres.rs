@@ -206,18 +206,50 @@ fn words(value: &Value) -> Option<&str> {
     }
 }
 
+/// Statements that drop what a store has in a schema, and nothing else that is there. What somebody made that needs
+/// it, a view for example, keeps it from being dropped.
+fn drop_store(schema: &str) -> String {
+    let tables: Vec<String> = tables().map(|table| format!("{schema}.{table}")).collect();
+    format!("DROP VIEW IF EXISTS {schema}.fills; DROP TABLE IF EXISTS {}; ", tables.join(", "))
+}
+
+/// Statement that drops a schema if there is nothing in it.
+fn drop_empty(schema: &str) -> String {
+    format!(
+        "DO $$ BEGIN DROP SCHEMA IF EXISTS {schema}; \
+         EXCEPTION WHEN dependent_objects_still_exist THEN NULL; END $$; "
+    )
+}
+
+fn tables() -> impl Iterator<Item = &'static str> {
+    let made = schema::CREATE.split("CREATE TABLE ").skip(1);
+    made.filter_map(|text| text.split_whitespace().next()).chain(["store_version"])
+}
+
+/// Changes the schemas in one transaction, if there is a store or no table in each.
+fn change(places: &[&ServerPlace], statements: &str) -> Result<(), StoreError> {
+    let all = places.iter().map(|place| Postgres::open(place, Intent::Write));
+    let all = all.collect::<Result<Vec<_>, StoreError>>()?;
+    all.iter().try_for_each(|db| db.version().map(drop))?;
+    let Some(db) = all.first() else { return Ok(()) };
+    db.script(&format!("BEGIN; {statements} COMMIT"))
+}
+
 pub(super) fn remove(place: &ServerPlace) -> Result<(), StoreError> {
     let schema = &place.schema;
-    let drop =
-        format!("SET client_min_messages TO warning; DROP SCHEMA IF EXISTS {schema} CASCADE");
-    Ok(connect(place)?.batch_execute(&drop)?)
+    change(&[place], &format!("{}{}", drop_store(schema), drop_empty(schema)))
 }
 
 /// At one moment for whoever asks.
 pub(super) fn replace(place: &ServerPlace, made: &ServerPlace) -> Result<(), StoreError> {
-    let (schema, made) = (&place.schema, &made.schema);
-    Ok(connect(place)?.batch_execute(&format!(
-        "SET client_min_messages TO warning; BEGIN; DROP SCHEMA IF EXISTS {schema} CASCADE; \
-         ALTER SCHEMA {made} RENAME TO {schema}; COMMIT"
-    ))?)
+    let (schema, from) = (&place.schema, &made.schema);
+    let table = |table| format!("ALTER TABLE {from}.{table} SET SCHEMA {schema}; ");
+    let tables: String = tables().map(table).collect();
+    let statements = format!(
+        "{}CREATE SCHEMA IF NOT EXISTS {schema}; {tables}\
+         ALTER VIEW {from}.fills SET SCHEMA {schema}; {}",
+        drop_store(schema),
+        drop_empty(from)
+    );
+    change(&[place, made], &statements)
 }

@@ -1,5 +1,6 @@
 //! Stores in SQLite files: opening, writing, replacing.
 
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,6 +19,12 @@ const CACHE_KIB: i64 = 32 << 10;
 const WAL_BYTES: i64 = 64 << 20;
 /// Suffixes of the files that SQLite keeps beside a database.
 const ENDS: [&str; 3] = ["", "-wal", "-shm"];
+
+/// The header of a database file: how it begins, its length, and where `application_id` is in it (SQLite's
+/// "Database File Format", 1.3).
+const HEAD_BEGIN: &[u8] = b"SQLite format 3\0";
+const HEAD_LEN: u64 = 100;
+const HEAD_APPLICATION: std::ops::Range<usize> = 68..72;
 
 pub(crate) struct Sqlite(Connection);
 
@@ -141,8 +148,30 @@ impl Sqlite {
     }
 }
 
-/// Removes the file and the files that SQLite keeps beside it.
+/// Whether the file may be removed as a store: it is one, or a damaged one, or there is nothing in it.
+fn is_own(file: &Path) -> Result<bool, StoreError> {
+    let found = match std::fs::metadata(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(true),
+        found => found.map_err(StoreError::File)?,
+    };
+    if !found.is_file() || found.len() == 0 {
+        return Ok(found.is_file());
+    }
+    let (mut head, mut read) = (Vec::new(), std::fs::File::open(file).map_err(StoreError::File)?);
+    read.by_ref().take(HEAD_LEN).read_to_end(&mut head).map_err(StoreError::File)?;
+    let application = head.get(HEAD_APPLICATION).and_then(|bytes| bytes.try_into().ok());
+    if application.map(i32::from_be_bytes).map(i64::from) == Some(APPLICATION) {
+        return Ok(head.starts_with(HEAD_BEGIN));
+    }
+    // What a new store says of itself may still be in the log beside it.
+    Ok(Sqlite::reading(file).and_then(|db| db.version()).is_ok())
+}
+
+/// Removes the file and the files that SQLite keeps beside it, if it is a store.
 pub(super) fn remove(file: &Path) -> Result<(), StoreError> {
+    if !is_own(file)? {
+        return Err(StoreError::Foreign);
+    }
     for end in ENDS {
         let mut name = file.as_os_str().to_owned();
         name.push(end);

@@ -42,12 +42,39 @@ fn other_schemas_programs_logs_and_gaps_are_refused(kind: Kind) {
         let foreign = format!("CREATE SCHEMA {schema}; CREATE TABLE {schema}.orders (id BIGINT)");
         scratch.client(&strange).batch_execute(&foreign).expect("made");
         assert!(matches!(open(&strange, seed), Err(StoreError::Foreign)));
+        stays(&path, &strange, seed);
+        let row = scratch
+            .client(&strange)
+            .query_one(&format!("SELECT count(*) FROM {schema}.orders"), &[]);
+        assert!(row.is_ok(), "the table of somebody else is there");
         return;
     };
     scratch.change(&strange, "CREATE TABLE orders (id INTEGER)");
     assert!(matches!(open(&strange, seed), Err(StoreError::Foreign)));
-    std::fs::write(file, b"no database at all, but long enough to be looked at").expect("room");
+    stays(&path, &strange, seed);
+    let text = b"no database at all, but long enough to be looked at";
+    std::fs::write(file, text).expect("room");
     assert!(matches!(open(&strange, seed), Err(StoreError::Sqlite(_))));
+    stays(&path, &strange, seed);
+    assert_eq!(std::fs::read(file).expect("there"), text);
+    // Control: nothing is in the way of an empty file, and of a store that is damaged.
+    std::fs::write(file, b"").expect("room");
+    store::remove(&strange).expect("removed");
+    let Place::File(damaged) = &path else { return };
+    let mut bytes = std::fs::read(damaged).expect("a store");
+    bytes[4_096..].fill(7);
+    std::fs::write(damaged, bytes).expect("room");
+    store::remove(&path).expect("removed");
+    assert!(!damaged.exists());
+}
+
+/// What is no store is neither removed nor replaced by one.
+fn stays(path: &Place, strange: &Place, seed: u64) {
+    assert!(matches!(store::remove(strange), Err(StoreError::Foreign)), "seed {seed}");
+    let made = path.beside("made");
+    whole(&made, seed, &log(seed, 200));
+    assert!(matches!(store::replace(strange, &made), Err(StoreError::Foreign)), "seed {seed}");
+    store::remove(&made).expect("removed");
 }
 
 on_both!(a_batch_that_fails_in_its_middle_leaves_nothing_behind);
@@ -177,5 +204,20 @@ fn both_engines_hold_the_same_rows() {
         store::replace(&server, &made).expect("replaced");
         assert_eq!(compare(&file, &server).count, 0);
         assert!(matches!(Query::open(&made), Err(StoreError::Missing)));
+        // What others have beside a store stays; what they made of it keeps it from being dropped.
+        let told = server.to_string();
+        let schema = told.rsplit('#').next().expect("a schema");
+        let run = |text: &str| scratch.client(&server).batch_execute(text);
+        run(&format!("CREATE TABLE {schema}.payroll (id BIGINT)")).expect("made");
+        run(&format!("CREATE VIEW {schema}.mine AS SELECT * FROM {schema}.trades")).expect("made");
+        whole(&made, seed, &inputs);
+        let refused = store::replace(&server, &made).expect_err("a view needs it").to_string();
+        assert!(refused.contains("mine"), "{refused}");
+        run(&format!("DROP VIEW {schema}.mine")).expect("dropped");
+        store::replace(&server, &made).expect("replaced");
+        assert_eq!(compare(&file, &server).count, 0);
+        store::remove(&server).expect("removed");
+        run(&format!("SELECT * FROM {schema}.payroll; DROP SCHEMA {schema} CASCADE"))
+            .expect("there");
     }
 }
