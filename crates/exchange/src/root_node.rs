@@ -41,6 +41,7 @@ use crate::drop_copies::DropCopies;
 use crate::{DayRecord, Timetable};
 
 mod checkpoint;
+mod directives;
 mod durable;
 mod expiry;
 mod gone;
@@ -54,6 +55,7 @@ mod shards;
 mod trees;
 
 pub use checkpoint::CheckpointError;
+pub use directives::DirectError;
 use durable::Gate;
 pub use durable::ResumeError;
 use inbound::Inbound;
@@ -63,8 +65,8 @@ use outcomes::Outcomes;
 use room::Room;
 pub use room::{Fill, Snapshots};
 use schedule::Schedule;
+pub use shards::BetweenCounters;
 use shards::Shards;
-pub use shards::{BetweenCounters, DirectError};
 pub use trees::ReplaceError;
 use trees::Trees;
 

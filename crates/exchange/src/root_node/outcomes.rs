@@ -5,26 +5,35 @@ use std::collections::VecDeque;
 use engine::Applied;
 use types::{GatewayId, Input, Seq};
 
+use super::directives::Directed;
 use crate::Root;
 
 /// So many are kept.
 const KEPT: usize = 1_024;
 
-/// The newest of them, in order of the log.
-pub(super) struct Outcomes(VecDeque<(Seq, Applied)>);
+/// The newest of them.
+pub(super) struct Outcomes {
+    /// In order of the log.
+    kept: VecDeque<(Seq, Applied)>,
+    /// Of commands for all shards.
+    pub(super) directed: Directed,
+}
 
 impl Outcomes {
     pub(super) fn new() -> Outcomes {
-        Outcomes(VecDeque::with_capacity(KEPT))
+        Outcomes { kept: VecDeque::with_capacity(KEPT), directed: Directed::default() }
     }
 
     #[inline]
     pub(super) fn note(&mut self, input: &Input, applied: Applied) {
         if input.source.gateway == GatewayId(0) {
-            if self.0.len() == KEPT {
-                self.0.pop_front();
+            if self.kept.len() == KEPT {
+                self.kept.pop_front();
             }
-            self.0.push_back((input.seq, applied));
+            self.kept.push_back((input.seq, applied));
+            if input.command.session_seq > 0 {
+                self.directed.note(input.command.session_seq, applied);
+            }
         }
     }
 }
@@ -33,7 +42,7 @@ impl Root {
     /// What the engine made of an input that no gateway has sent, of the newest 1,024 of these; `None` for others,
     /// and until it is applied.
     pub fn outcome(&self, seq: Seq) -> Option<Applied> {
-        let Outcomes(kept) = &self.outcomes;
+        let kept = &self.outcomes.kept;
         let at = kept.binary_search_by_key(&seq, |(of, _)| *of).ok()?;
         kept.get(at).map(|(_, applied)| *applied)
     }

@@ -8,18 +8,19 @@
 //!
 //! Datagram, little-endian: version u8, kind u8, sender u16, commands for all that the sender has
 //! carried out u32, and by kind: notes of limits ([`AllotNote`]); accounts (u16, six zeros) each with a
-//! position u64; one command; nothing; parts of an instrument that moves (module `moves`). Where the venue has a secret a tag of 32 bytes ends it.
+//! position u64; one command, or outcomes of some (module `directives`); nothing; parts of an instrument
+//! that moves (module `moves`). Where the venue has a secret a tag of 32 bytes ends it.
 
-use engine::{AllotNote, AllotSteps, Allotter, DIRECTIVES_KEPT, Engine, log::Draft};
+use engine::{AllotNote, AllotSteps, Allotter, Engine, log::Draft};
 use overlay::aes_gcm::KeySource;
 use overlay::private_sender::PrivateStreams;
 use types::{
     AccountId, AllotRecord, Channel, ClockReading, Command, CommandKind, MergeRecord, Nanos,
     NodeId, Outbox, Peer, ShardId, Source,
 };
-use zerocopy::{IntoBytes, TryFromBytes};
 
 use super::Root;
+use super::directives::Told;
 use super::moves::Moves;
 use crate::config::ExchangeConfig;
 
@@ -33,8 +34,6 @@ const AGAIN_NS: u64 = 20 * Nanos::MILLI;
 const AGAIN_MAX_NS: u64 = 320 * Nanos::MILLI;
 /// A root says that it is there so often.
 const ALIVE_NS: u64 = 200 * Nanos::MILLI;
-/// Shortest time between two times that the same command is passed on to the same shard.
-const DIRECT_NS: u64 = 10 * Nanos::MILLI;
 
 /// What a datagram says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,12 +54,14 @@ pub(super) enum Kind {
     Have = 7,
     /// To the first shard: instruments that have arrived.
     Arrived = 8,
+    /// To the first shard: what the engine made of the newest commands for all (module `directives`).
+    Outcomes = 9,
 }
 
 impl Kind {
     fn of(number: u8) -> Option<Kind> {
-        use Kind::{Alive, Allot, Arrived, Direct, Have, Merged, Move, Streams};
-        let all = [Allot, Streams, Merged, Direct, Alive, Move, Have, Arrived];
+        use Kind::{Alive, Allot, Arrived, Direct, Have, Merged, Move, Outcomes, Streams};
+        let all = [Allot, Streams, Merged, Direct, Alive, Move, Have, Arrived, Outcomes];
         all.into_iter().find(|kind| *kind as u8 == number)
     }
 }
@@ -82,13 +83,15 @@ pub struct BetweenCounters {
 
 /// What one other shard is known to be like.
 #[derive(Clone, Copy, Default)]
-struct Neighbour {
+pub(super) struct Neighbour {
     /// Commands for all that it has carried out, as far as it told.
-    directive: u32,
+    pub(super) directive: u32,
     /// When it was heard of last; 0: never.
     heard: Nanos,
     /// When it was told the next command last.
-    directed: Nanos,
+    pub(super) directed: Nanos,
+    /// What its engine made of the newest of them.
+    pub(super) outcomes: Told,
 }
 
 /// The dealings of one root with the roots of the other shards.
@@ -116,7 +119,7 @@ pub(super) struct Shards {
     again_ns: u64,
     /// By account number and shard: position of a merge that is on its way into the log.
     proposed: Vec<u64>,
-    neighbours: Vec<Neighbour>,
+    pub(super) neighbours: Vec<Neighbour>,
     /// The last command for all that is on its way into the log.
     pub(super) directing: u32,
     alive_at: Nanos,
@@ -124,38 +127,6 @@ pub(super) struct Shards {
     pub(super) moves: Moves,
     pub(super) counters: BetweenCounters,
 }
-
-/// Why a command is not passed to all shards.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DirectError {
-    /// Another root of the group leads, or the session has ended.
-    Follows,
-    /// The first shard's root gives the numbers: ask that one.
-    NotFirst,
-    /// This shard has not carried out the last commands, as many as are kept for it.
-    Behind(ShardId),
-    /// The log is full, or the command is none of an operator's.
-    Refused,
-}
-
-impl std::fmt::Display for DirectError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            DirectError::Follows => f.write_str("another root leads, or the session has ended"),
-            DirectError::NotFirst => f.write_str(
-                "commands for all shards get their numbers from the first shard: ask its leader",
-            ),
-            DirectError::Behind(shard) => write!(
-                f,
-                "shard {shard} has not carried out the last {DIRECTIVES_KEPT} commands for all \
-                 shards: no more are taken until it has"
-            ),
-            DirectError::Refused => f.write_str("the log is full, or it is no operator's command"),
-        }
-    }
-}
-
-impl std::error::Error for DirectError {}
 
 impl Shards {
     /// `None` in a venue of one shard.
@@ -385,51 +356,6 @@ impl Root {
         Source { shard: self.engine.config().shard, ..Source::default() }
     }
 
-    /// Gives an operator's command to all shards: it gets the next number, which the log keeps, and each
-    /// shard carries it out once, in the order of the numbers. In a venue of one shard as
-    /// [`Root::operator`]. The number, or 0 there.
-    ///
-    /// # Errors
-    /// [`DirectError`]; nothing happens then.
-    pub fn direct(
-        &mut self,
-        now: ClockReading,
-        command: Command,
-        out: &mut Outbox,
-    ) -> Result<u32, DirectError> {
-        if self.follows() || self.schedule.ended {
-            return Err(DirectError::Follows);
-        }
-        let carried_out = self.engine.directive();
-        let number = match &self.shards {
-            None => 0,
-            Some(shards) if shards.me != ShardId(0) => return Err(DirectError::NotFirst),
-            Some(shards) => {
-                let number = carried_out.max(shards.directing).saturating_add(1);
-                let behind = |known: &&(ShardId, u32)| {
-                    number.saturating_sub(known.1) > DIRECTIVES_KEPT as u32
-                };
-                let neighbours = (0..).map(ShardId).zip(&shards.neighbours).skip(1);
-                let known: Vec<_> = neighbours.map(|(id, known)| (id, known.directive)).collect();
-                if let Some((shard, _)) = known.iter().find(behind) {
-                    return Err(DirectError::Behind(*shard));
-                }
-                number
-            }
-        };
-        let logged = self.log.len();
-        let command = Command { session_seq: number, ..command };
-        let _ = self.command(now, command, out);
-        if self.log.len() == logged {
-            return Err(DirectError::Refused);
-        }
-        if let Some(shards) = &mut self.shards {
-            shards.directing = number;
-        }
-        self.pump(now, out);
-        Ok(number)
-    }
-
     /// Begins to deal with the other shards, as the one that leads or stands alone.
     pub(super) fn lead_shards(&mut self) {
         let Root { shards, engine, private, .. } = self;
@@ -479,6 +405,7 @@ impl Root {
             Kind::Move => self.hear_move(now, from, rest, out),
             Kind::Have => self.hear_have(from, rest, out),
             Kind::Arrived => self.hear_arrived(now, from, rest, out),
+            Kind::Outcomes => known.outcomes.hear(rest),
         };
         if let Some(shards) = self.shards.as_mut().filter(|_| !sound) {
             shards.counters.refused += 1;
@@ -544,41 +471,6 @@ impl Root {
             }
         }
         sound
-    }
-
-    /// The first shard passes on the next command for all.
-    fn hear_direct(&mut self, now: ClockReading, from: ShardId, rest: &[u8]) -> bool {
-        let Ok(command) = Command::try_read_from_bytes(rest) else { return false };
-        let next = self.engine.directive().saturating_add(1);
-        let Some(shards) = &self.shards else { return false };
-        if from != ShardId(0) || command.session_seq == 0 {
-            return false;
-        }
-        let new = command.session_seq == next && shards.directing < next;
-        if new
-            && self.record(now, command)
-            && let Some(shards) = &mut self.shards
-        {
-            shards.directing = next;
-        }
-        true
-    }
-
-    /// As the first shard passes the next command on to another one that lacks it; `own` is how many this
-    /// one has carried out.
-    fn pass_directive(&mut self, now: ClockReading, (to, own): (ShardId, u32), out: &mut Outbox) {
-        let Root { shards: Some(shards), engine, .. } = self else { return };
-        let Some(known) = shards.neighbours.get_mut(usize::from(to.0)) else { return };
-        let due = now.now.since(known.directed) >= DIRECT_NS;
-        if shards.me != ShardId(0) || known.directive >= own || !due {
-            return;
-        }
-        known.directed = now.now;
-        let next = known.directive.saturating_add(1);
-        if let Some(command) = engine.directive_at(next) {
-            let fill = |buffer: &mut Vec<u8>| buffer.extend_from_slice(command.as_bytes());
-            shards.send((to, Kind::Direct), own, fill, out);
-        }
     }
 
     /// Does what an allotter wants done.
@@ -675,6 +567,9 @@ impl Root {
         for to in (0..all).map(ShardId).filter(|other| *other != me) {
             let Some(shards) = &mut self.shards else { return };
             shards.send((to, Kind::Alive), directive, |_| {}, out);
+            if to == ShardId(0) {
+                self.tell_outcomes(directive, out);
+            }
             self.pass_directive(now, (to, directive), out);
         }
         self.follow_steps(now, out);

@@ -297,6 +297,16 @@ fn a_command_for_all_reaches_both_and_its_number_outlives_who_gave_it() {
     world.run(700 * MS);
     let now_killed: Vec<bool> = killed(&world);
     assert_eq!(now_killed, [false, false]);
+    // What both engines made of it is known to the first, and of one that they refuse, too.
+    let known = |world: &World, number: u32| {
+        [0, 1].map(|shard| world.roots[0].directed(ShardId(shard), number))
+    };
+    assert_eq!(known(&world, 2), [Some(true); 2]);
+    let again = Command::new(CommandKind::StartOfDay);
+    assert_eq!(world.roots[0].direct(world.now, again, &mut out), Ok(3));
+    world.run(700 * MS);
+    assert_eq!(known(&world, 3), [Some(false); 2], "the day is open");
+    assert_eq!(known(&world, 4), [None; 2]);
 }
 
 /// Whatever bytes come: nothing panics; and with a secret nothing that is not authentic is heard.

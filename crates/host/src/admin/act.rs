@@ -111,7 +111,7 @@ impl Exchange {
         let (placed, here) = (self.placed()?, Some(self.config.shard_place().id));
         let own = |of: &Command| shards::target(&self.config, &placed, of) == here;
         if self.config.shards.count() > 1 && !commands.iter().all(own) {
-            return self.give_shards(commands);
+            return self.give_shards(commands, rule);
         }
         let (outcome, open, given) = self.on_root(move |root, now, out| {
             let open = open_orders(root, account);

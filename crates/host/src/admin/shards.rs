@@ -74,6 +74,27 @@ fn seen(root: &Root, now: ClockReading, shards: u16) -> Seen {
     }
 }
 
+/// What became of commands in one shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Became {
+    Done,
+    Refused,
+    /// It has them, and has not told what came of them.
+    Unknown,
+    /// It does not have them.
+    Waits,
+}
+
+/// Of a shard that has the commands or not, by what it has told of those that are for it.
+fn became(has: bool, outcomes: Vec<Option<bool>>) -> Became {
+    match has {
+        false => Became::Waits,
+        true if outcomes.contains(&Some(false)) => Became::Refused,
+        true if outcomes.contains(&None) => Became::Unknown,
+        true => Became::Done,
+    }
+}
+
 impl Exchange {
     /// Where instruments are that have moved to another shard, by number less one.
     pub(super) fn placed(&self) -> Result<Vec<Option<ShardId>>, String> {
@@ -88,8 +109,10 @@ impl Exchange {
     }
 
     /// Gives commands to the shards that they are for, from the first shard's leader.
-    pub(super) fn give_shards(&self, commands: Vec<Command>) -> Result<Reply, String> {
+    /// `rule`: of what they have to be.
+    pub(super) fn give_shards(&self, commands: Vec<Command>, rule: &str) -> Result<Reply, String> {
         let (config, shards) = (&self.config, self.config.shards.count());
+        let targets = config.clone();
         let own = ShardId(config.of_shard);
         let placed = self.placed()?;
         let foreign = commands.iter().map(|command| target(config, &placed, command));
@@ -97,6 +120,10 @@ impl Exchange {
         {
             let first = config.shards.name(ShardId(0));
             return Err(match of {
+                Some(ShardId(0)) => format!(
+                    "that is shard {first}'s, and this is {}'s root: ask the root that leads {first}",
+                    config.shards.name(own)
+                ),
                 Some(of) => format!(
                     "that is shard {}'s, and this is {}'s root: ask the root that leads {} or {first}",
                     config.shards.name(of),
@@ -112,36 +139,56 @@ impl Exchange {
             return Err(format!("there is no shard {}: {shards} in all", of.0 + 1));
         }
         let given = self.on_root(move |root, now, out| {
-            let mut last = 0;
+            let mut given = Vec::new();
             for command in commands {
-                last = root.direct(now, command, out).map_err(|why| why.to_string())?;
+                let of = target(&targets, &placed, &command);
+                given.push((root.direct(now, command, out).map_err(|why| why.to_string())?, of));
             }
-            Ok::<u32, String>(last)
-        })?;
-        let number = given?;
+            Ok::<Vec<(u32, Option<ShardId>)>, String>(given)
+        })??;
+        let number = given.last().map_or(0, |(number, _)| *number);
         let until = Instant::now() + WAIT;
-        let done = loop {
-            let seen = self.on_root(move |root, now, _| seen(root, now, shards))?;
-            let has = |of: &Option<u32>| of.is_some_and(|of| of >= number);
-            let done: Vec<bool> = seen.carried_out.iter().map(has).collect();
-            if done.iter().all(|done| *done) || Instant::now() >= until {
-                break done;
+        let became = loop {
+            let given = given.clone();
+            let became = self.on_root(move |root, now, _| {
+                let seen = seen(root, now, shards);
+                let all = (0..shards).map(ShardId).zip(seen.carried_out);
+                all.map(|(of, carried_out)| {
+                    let numbers = given.iter().filter(|(_, to)| to.is_none_or(|to| to == of));
+                    let outcomes = numbers.map(|(number, _)| root.directed(of, *number)).collect();
+                    became(carried_out.is_some_and(|of| of >= number), outcomes)
+                })
+                .collect::<Vec<Became>>()
+            })?;
+            let settled = |one: &Became| matches!(one, Became::Done | Became::Refused);
+            if became.iter().all(settled) || Instant::now() >= until {
+                break became;
             }
             std::thread::sleep(LOOK_EVERY);
         };
-        let names = |wanted: bool| -> Vec<String> {
-            let of = (0..).map(ShardId).zip(&done).filter(|(_, done)| **done == wanted);
+        let names = |wanted: Became| -> Vec<String> {
+            let of = (0..).map(ShardId).zip(&became).filter(|(_, is)| **is == wanted);
             of.map(|(shard, _)| config.shards.name(shard)).collect()
         };
-        let (have, lack) = (names(true), names(false));
-        let mut text = format!("command {number} for all shards: done in {}", have.join(", "));
-        if !lack.is_empty() {
-            text += &format!(
-                "; not yet in {}, which carries it out when it is there again",
-                lack.join(", ")
-            );
+        let (done, refused) = (names(Became::Done), names(Became::Refused));
+        let (unknown, waits) = (names(Became::Unknown), names(Became::Waits));
+        let told = [
+            (&done, "done in ", ""),
+            (&refused, "refused by the engine of ", rule),
+            (&unknown, "it has reached ", ", what came of it there is not known yet"),
+            (&waits, "not yet in ", ", which carries it out when it is there again"),
+        ];
+        let told = told.into_iter().filter(|(of, ..)| !of.is_empty());
+        let told: Vec<String> =
+            told.map(|(of, before, behind)| format!("{before}{}{behind}", of.join(", "))).collect();
+        let text = format!("command {number} for all shards: {}", told.join("; "));
+        match refused.is_empty() {
+            true => Ok(Reply::done(
+                text,
+                json!({ "directive": number, "done": done, "unknown": unknown, "waits": waits }),
+            )),
+            false => Err(text),
         }
-        Ok(Reply::done(text, json!({ "directive": number, "done": have, "waits": lack })))
     }
 
     /// The shards as this one's root knows them: lines, and a document.
