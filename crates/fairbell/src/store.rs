@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::log::progress;
 use crate::report::numbers::grouped;
-use follow::{Feed, Writing};
+use follow::{Feed, REPLACED, Writing};
 use host::config::Config;
 use host::failure::{Failure, on};
 
@@ -247,10 +247,22 @@ fn follow(args: &FollowArgs) -> Result<(), Failure> {
     if !args.once {
         eprintln!("{} feeds {}", places.journal.display(), places.store);
     }
-    feed.run(poll, &mut |feed, all| {
-        feed.take_notices().iter().for_each(|notice| eprintln!("{notice}"));
-        (args.once && all) || stop.load(Ordering::Relaxed)
-    })?;
+    loop {
+        let mut replaced = false;
+        feed.run(poll, &mut |feed, all| {
+            feed.take_notices().iter().for_each(|notice| eprintln!("{notice}"));
+            replaced = feed.keeper.is_replaced();
+            (args.once && all) || replaced || stop.load(Ordering::Relaxed)
+        })?;
+        if !replaced {
+            break;
+        }
+        eprintln!("{}: {REPLACED}", places.store);
+        match Feed::wait(&places, &stop, told)? {
+            Some(again) => feed = again,
+            None => return Ok(()),
+        }
+    }
     tell(&document(&feed, &places.store, started.elapsed())?, args.places.json);
     feed.close()
 }

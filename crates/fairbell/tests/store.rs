@@ -195,3 +195,25 @@ fn a_follower_that_is_killed_goes_on_where_it_was() {
     let reconciled = document(&scratch.run(&["store", "reconcile"]));
     assert_eq!(number(&reconciled, "differences"), 0, "{reconciled:#}");
 }
+
+/// Made anew, or removed, while an exchange feeds it: the exchange goes on with what is in its place.
+#[test]
+fn a_store_that_is_made_anew_while_it_is_fed_is_fed_on() {
+    let scratch = Scratch::new("store-anew");
+    let run = scratch.up("4s").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut run = run.expect("the binary runs");
+    let since = Instant::now();
+    while !scratch.run(&["store", "rebuild"]).status.success() {
+        assert!(since.elapsed() < Duration::from_secs(60), "there is no log");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(run.try_wait().expect("a child").is_none(), "it is fed at the moment");
+    let report = document(&run.wait_with_output().expect("it ends"));
+    let store = &report["store"];
+    assert!(store["turned"].to_string().contains("opened anew"), "{store}");
+    assert_eq!(number(store, "behind"), 0);
+    let again = document(&scratch.run(&["store", "follow", "--once"]));
+    assert_eq!(number(&again, "rows_written"), 0, "nothing was missing: {again}");
+    let reconciled = document(&scratch.run(&["store", "reconcile"]));
+    assert_eq!(number(&reconciled, "differences"), 0, "{reconciled:#}");
+}

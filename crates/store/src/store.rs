@@ -1,6 +1,9 @@
 //! A store that is open for writing: it checks whose log it holds and writes one batch per
 //! transaction.
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
 use types::{ClOrdId, Instrument, Side};
 
 use crate::db::{Columns, Db, Value};
@@ -42,6 +45,14 @@ pub struct Account {
 /// A store that is open for writing.
 pub struct Store {
     db: Db,
+    /// The file, and its device and number.
+    file: Option<(PathBuf, (u64, u64))>,
+}
+
+/// Device and number of the file with this name.
+fn file_id(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// A number as the signed 64 bits of a database column.
@@ -86,7 +97,9 @@ impl Store {
         accounts: &[Account],
         instruments: &[Instrument],
     ) -> Result<Store, StoreError> {
-        let db = Db::writing(&place.into())?;
+        let place = place.into();
+        let db = Db::writing(&place)?;
+        let file = place.file().and_then(|path| Some((path.to_path_buf(), file_id(path)?)));
         check_schema(&db)?;
         db.change(|db| {
             // Somebody else may have made it meanwhile.
@@ -96,7 +109,13 @@ impl Store {
             check_origin(db, origin)?;
             name(db, accounts, instruments)
         })?;
-        Ok(Store { db })
+        Ok(Store { db, file })
+    }
+
+    /// Whether the file that it writes to has gone from its place, or another one is there: what is written now
+    /// nobody finds.
+    pub fn is_replaced(&self) -> bool {
+        self.file.as_ref().is_some_and(|(path, id)| file_id(path) != Some(*id))
     }
 
     /// Becomes the only one who feeds it, until it is closed or this process ends; false when somebody else

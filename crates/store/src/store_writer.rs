@@ -92,6 +92,11 @@ impl StoreWriter {
         self.rows
     }
 
+    /// As [`Store::is_replaced`].
+    pub fn is_replaced(&self) -> bool {
+        self.store.is_replaced()
+    }
+
     /// Separates feeder and store; rows that were not written are dropped.
     pub fn into_parts(self) -> (Feeder, Store) {
         (self.feeder, self.store)

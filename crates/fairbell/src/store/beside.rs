@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use store::{Place, Query, Table};
 
-use super::follow::Feed;
+use super::follow::{Feed, REPLACED};
 use super::{Places, at, place_of};
 use crate::report::StoreReport;
 use crate::report::numbers::grouped;
@@ -101,51 +101,55 @@ pub fn line(store: &StoreReport) -> String {
     )
 }
 
-/// Feeds it, and once more when a server was away.
+/// Feeds it, and once more when a server was away or the file was made anew.
 fn follow(
     places: &Places,
     over: &AtomicBool,
     (alarms, telemetry): (&Alarms, Option<&Telemetry>),
 ) -> Result<StoreReport, Failure> {
+    let mut notices = Vec::new();
     loop {
-        match follow_once(places, over, (alarms, telemetry)) {
+        match follow_once(places, over, (alarms, telemetry), &mut notices) {
+            Ok(None) => notices.push(format!("{}: {REPLACED}", places.store)),
+            Ok(Some(report)) => return Ok(StoreReport { turned: notices, ..report }),
             Err(error) if places.store.is_server() && !over.load(Ordering::Relaxed) => {
                 alarms.raise(ALARM, format!("the store is not fed, and tried again: {error}"));
                 std::thread::sleep(RETRY);
             }
-            ended => return ended,
+            Err(error) => return Err(error),
         }
     }
 }
 
+/// Feeds it until the exchange is over; `None`: its file has gone.
 fn follow_once(
     places: &Places,
     over: &AtomicBool,
     (alarms, telemetry): (&Alarms, Option<&Telemetry>),
-) -> Result<StoreReport, Failure> {
+    notices: &mut Vec<String>,
+) -> Result<Option<StoreReport>, Failure> {
     let poll = Duration::from_millis(places.config.store.poll_ms);
-    let mut notices = Vec::new();
     let fed = Feed::wait(places, over, |line| notices.push(line.to_string()))?;
     let Some(mut feed) = fed else {
-        return Ok(StoreReport {
-            file: places.store.to_string(),
-            turned: notices,
-            ..StoreReport::default()
-        });
+        return Ok(Some(StoreReport { file: places.store.to_string(), ..StoreReport::default() }));
     };
     alarms.clear(ALARM, "the store is fed again");
-    let mut until = None;
+    let (mut until, mut replaced) = (None, false);
     feed.run(poll, &mut |feed, all| {
+        replaced = feed.keeper.is_replaced();
         notices.extend(feed.take_notices());
         if let Some(telemetry) = telemetry {
             let (behind, inputs) = (feed.behind(), feed.keeper.stored().applied);
             telemetry.tell("store", |samples| fairness::store(samples, behind, inputs));
         }
-        if !over.load(Ordering::Relaxed) {
-            return false;
+        if replaced || !over.load(Ordering::Relaxed) {
+            return replaced;
         }
         all || Instant::now() > *until.get_or_insert_with(|| Instant::now() + CATCH_UP)
     })?;
+    if replaced {
+        return Ok(None);
+    }
     let query = Query::open(&places.store).map_err(|error| at(&places.store, error))?;
     let count = |table| query.count(table).map_err(|error| at(&places.store, error));
     notices.extend(feed.take_notices());
@@ -158,9 +162,9 @@ fn follow_once(
         rows_written: feed.keeper.rows(),
         behind: feed.behind(),
         behind_max: feed.behind_max,
-        turned: notices,
+        ..StoreReport::default()
     };
     drop(query);
     feed.close()?;
-    Ok(report)
+    Ok(Some(report))
 }

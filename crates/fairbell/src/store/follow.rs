@@ -24,6 +24,9 @@ const LAGS: Duration = Duration::from_secs(10);
 /// Between two looks whether somebody else still feeds a store.
 const STAND_BY: Duration = Duration::from_millis(500);
 const FED_ELSEWHERE: &str = "somebody else feeds it";
+/// What a follower says of a store that was made anew.
+pub(super) const REPLACED: &str =
+    "the file has gone, or another one is in its place: it is opened anew";
 
 /// How the store is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
