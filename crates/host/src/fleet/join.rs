@@ -354,11 +354,22 @@ fn hear(sealed: &mut impl Read, until: Instant) -> std::io::Result<Told> {
     Err(ErrorKind::TimedOut.into())
 }
 
-/// The text of the venue's settings, for who has none.
+/// The text of the venue's settings, for who has none. No root joins, and roots alone feed stores: the address of
+/// their database, which may have a password in it, stays with them.
 pub(super) fn settings(file: &ClusterFile) -> Option<String> {
-    let text = std::fs::read_to_string(file.venue_path()).ok()?;
+    let text = without_store(std::fs::read_to_string(file.venue_path()).ok()?)?;
     // More does not go into a message beside the rest.
     Some(text).filter(|text| text.len() <= SETTINGS_MAX)
+}
+
+/// Settings without `store.url`; `None` for what is no TOML.
+fn without_store(text: String) -> Option<String> {
+    let mut table: toml::Table = text.parse().ok()?;
+    let store = table.get_mut("store").and_then(toml::Value::as_table_mut);
+    match store.and_then(|store| store.remove("url")) {
+        None => Some(text),
+        Some(_) => toml::to_string(&table).ok(),
+    }
 }
 
 #[cfg(test)]
@@ -377,6 +388,22 @@ mod tests {
             request: request(&fresh_key().expect("a key"), "edge-1").expect("a request"),
             venue: None,
         }
+    }
+
+    #[test]
+    fn who_joins_is_not_told_where_the_store_is() {
+        let usual = "# Ours.\n[store]\nfollow = true\n".to_string();
+        assert_eq!(without_store(usual.clone()), Some(usual));
+        let text = "[journal]\ndurability = \"local\"\n[store]\nurl = \"postgres://fb:pw@db/t\"\n\
+                    follow = true\n[day]\nauctions = false\n";
+        let told = without_store(text.to_string()).expect("settings");
+        assert!(!told.contains("pw") && told.contains("follow = true"), "{told}");
+        let config = |text: &str| {
+            let loaded = crate::config::Loaded::text("venue.toml", text).expect("settings");
+            loaded.finish().expect("settings")
+        };
+        assert_eq!(config(&told).day, config(text).day);
+        assert_eq!(without_store("[store".to_string()), None);
     }
 
     #[test]

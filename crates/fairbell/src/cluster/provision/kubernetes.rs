@@ -65,7 +65,7 @@ pub fn chart(file: &ClusterFile, settings: &Settings) -> Result<(Value, String),
         "#!/bin/sh\n# Made by `fairbell cluster provision --target k8s`: the venue's files and keys, then the chart.\n\
          # install.sh FOLDER CHART      FOLDER: that of cluster.toml; CHART: deploy/helm/fairbell\n\
          set -eu\nfolder=$1 chart=$2\nkubectl create namespace {namespace} --dry-run=client -o yaml | kubectl apply -f -\n\
-         kubectl -n {namespace} create configmap fairbell --from-file=\"$folder/cluster.toml\" \\\n    \
+         kubectl -n {namespace} create secret generic fairbell --from-file=\"$folder/cluster.toml\" \\\n    \
          --from-file=\"$folder/venue.toml\" --from-file=\"$folder/authority.pem\" \\\n    \
          --dry-run=client -o yaml | kubectl apply -f -\nfor node in {}; do\n    \
          kubectl -n {namespace} create secret generic \"fairbell-keys-$node\" --from-file=\"$folder/keys/$node\" \\\n        \
