@@ -213,6 +213,18 @@ fn drop_store(schema: &str) -> String {
     format!("DROP VIEW IF EXISTS {schema}.fills; DROP TABLE IF EXISTS {}; ", tables.join(", "))
 }
 
+/// Statement that gives tables of `made` what others may do with those of the same name in `schema`.
+fn keep_grants(schema: &str, made: &str) -> String {
+    format!(
+        "DO $$ DECLARE one record; BEGIN FOR one IN SELECT DISTINCT table_name, privilege_type, grantee \
+         FROM information_schema.table_privileges WHERE table_schema = '{schema}' \
+         AND grantee <> current_user AND to_regclass(format('{made}.%I', table_name)) IS NOT NULL \
+         LOOP EXECUTE format('GRANT %s ON {made}.%I TO %s', one.privilege_type, one.table_name, \
+         CASE one.grantee WHEN 'PUBLIC' THEN 'PUBLIC' ELSE quote_ident(one.grantee) END); \
+         END LOOP; END $$; "
+    )
+}
+
 /// Statement that drops a schema if there is nothing in it.
 fn drop_empty(schema: &str) -> String {
     format!(
@@ -246,8 +258,9 @@ pub(super) fn replace(place: &ServerPlace, made: &ServerPlace) -> Result<(), Sto
     let table = |table| format!("ALTER TABLE {from}.{table} SET SCHEMA {schema}; ");
     let tables: String = tables().map(table).collect();
     let statements = format!(
-        "{}CREATE SCHEMA IF NOT EXISTS {schema}; {tables}\
+        "{}{}CREATE SCHEMA IF NOT EXISTS {schema}; {tables}\
          ALTER VIEW {from}.fills SET SCHEMA {schema}; {}",
+        keep_grants(schema, from),
         drop_store(schema),
         drop_empty(from)
     );

@@ -209,6 +209,8 @@ fn both_engines_hold_the_same_rows() {
         let schema = told.rsplit('#').next().expect("a schema");
         let run = |text: &str| scratch.client(&server).batch_execute(text);
         run(&format!("CREATE TABLE {schema}.payroll (id BIGINT)")).expect("made");
+        run(&format!("GRANT SELECT ON {schema}.trades, {schema}.fills TO PUBLIC"))
+            .expect("granted");
         run(&format!("CREATE VIEW {schema}.mine AS SELECT * FROM {schema}.trades")).expect("made");
         whole(&made, seed, &inputs);
         let refused = store::replace(&server, &made).expect_err("a view needs it").to_string();
@@ -216,6 +218,12 @@ fn both_engines_hold_the_same_rows() {
         run(&format!("DROP VIEW {schema}.mine")).expect("dropped");
         store::replace(&server, &made).expect("replaced");
         assert_eq!(compare(&file, &server).count, 0);
+        let may = |table: &str| {
+            let text =
+                format!("SELECT has_table_privilege('public', '{schema}.{table}', 'SELECT')");
+            scratch.client(&server).query_one(&text, &[]).expect("a row").get::<_, bool>(0)
+        };
+        assert_eq!(["trades", "fills", "orders"].map(may), [true, true, false]);
         store::remove(&server).expect("removed");
         run(&format!("SELECT * FROM {schema}.payroll; DROP SCHEMA {schema} CASCADE"))
             .expect("there");
