@@ -26,6 +26,7 @@ mod routes;
 pub mod server;
 mod socket;
 mod stall;
+mod unique;
 pub mod venue;
 
 pub use node::{WEB_NODE, WebNode};

@@ -5,6 +5,7 @@ use types::{ClOrdId, Instrument, Price, Qty, Side, TimeInForce};
 
 use crate::decimal;
 use crate::error::ApiError;
+use crate::unique::Unique;
 
 /// Longest body, bytes.
 pub const BODY_MAX: usize = 64 * 1_024;
@@ -136,7 +137,7 @@ pub fn side_name(side: Side) -> &'static str {
 pub(crate) fn object(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     let wrong = |why: String| ApiError::new("bad_json", why);
     match serde_json::from_slice(body) {
-        Ok(Value::Object(map)) => Ok(map),
+        Ok(Unique(Value::Object(map))) => Ok(map),
         Ok(_) => Err(wrong("the body is JSON, but no object".to_string())),
         Err(error) => Err(wrong(format!("the body is no JSON: {error}"))),
     }

@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{ConnectInfo, Request, State};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use telemetry::{Delivery, LatencySummary, ReceiverMeasure};
 use types::NodeId;
 
 use crate::auth::Scope;
 use crate::error::ApiError;
-use crate::request::{no_fields, only};
+use crate::request::{no_fields, object, only};
 use crate::routes::{answer, private, with_credits};
 use crate::server::Door;
 
@@ -198,9 +198,7 @@ fn node_json(of: &TreeNode) -> Value {
 
 /// The action that a body asks for, if it is one of [`ACTIONS`]: `"halt"` or `{"halt": {...}}`.
 fn action(body: &[u8]) -> Result<Value, ApiError> {
-    let map: Map<String, Value> = serde_json::from_slice(body).map_err(|error| {
-        ApiError::new("bad_json", format!("the body is no JSON object: {error}"))
-    })?;
+    let map = object(body)?;
     only(&map, &[&OPERATE])?;
     let missing = || ApiError::new("missing_field", "action is missing");
     let action = map.get("action").filter(|action| !action.is_null()).ok_or_else(missing)?;
