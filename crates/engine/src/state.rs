@@ -116,9 +116,10 @@ impl Engine {
         self.slot(instrument).map_or(Price(0), |slot| self.markets[slot].reference)
     }
 
-    /// Last price of the last day that ended; 0: none.
+    /// Last price of the last day that ended here, also of an instrument that has gone since; 0: none.
     pub fn closing_price(&self, instrument: InstrumentId) -> Price {
-        self.slot(instrument).map_or(Price(0), |slot| self.markets[slot].closing)
+        let slot = usize::from(instrument.0).wrapping_sub(1);
+        self.markets.get(slot).map_or(Price(0), |market| market.closing)
     }
 
     /// What an uncrossing would give now.

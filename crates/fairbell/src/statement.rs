@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use engine::statement::{Difference, Ledger, Statement, Tape, TradeLine, reconcile};
 use engine::{Engine, Output};
 use serde_json::{Value, json};
-use types::{AccountId, InstrumentId, Price};
+use types::{AccountId, InstrumentId, Nanos, Price};
 
 use crate::log::{open, progress};
 use crate::report::numbers::{grouped, lots};
@@ -142,15 +142,44 @@ pub fn run(args: &StatementArgs, also: &[engine::Config]) -> Result<(), Failure>
 
 type Lines<'a> = [(&'a (AccountId, InstrumentId), &'a Statement)];
 
-/// Instruments of all shards, and the engine that has each.
-fn instruments(all: &[Drawn]) -> impl Iterator<Item = (&Engine, &types::Instrument)> {
+/// What an instrument comes to in all logs: it may have moved from one shard to another.
+struct Traded<'a> {
+    of: &'a types::Instrument,
+    /// 0: none.
+    closing: Price,
+    trades: u64,
+    /// Lots of the trades that were not broken.
+    volume: u64,
+}
+
+/// Instruments of all shards, in the configuration's order.
+fn instruments(all: &[Drawn]) -> Vec<Traded<'_>> {
     let known = all.first().map_or(&[][..], |one| &one.engine.config().instruments[..]);
-    known.iter().enumerate().filter_map(move |(at, of)| {
-        let trades = |one: &&Drawn| one.engine.phase(of.id).is_some();
-        let listed = |one: &&Drawn| one.engine.config().rules.get(at).is_none_or(|of| of.held);
-        let found = all.iter().find(trades).or(all.iter().find(listed));
-        Some((&found.or(all.first())?.engine, of))
-    })
+    let new = |of| Traded { of, closing: Price(0), trades: 0, volume: 0 };
+    let mut traded: Vec<Traded<'_>> = known.iter().map(new).collect();
+    let mut last = vec![Nanos(0); traded.len()];
+    let slot = |of: InstrumentId| usize::from(of.0).wrapping_sub(1);
+    for one in all {
+        let mut here = vec![Nanos(0); traded.len()];
+        for trade in one.ledger.trades() {
+            let Some(of) = traded.get_mut(slot(trade.instrument)) else { continue };
+            of.trades += 1;
+            of.volume += if trade.broken { 0 } else { trade.qty.0 };
+            here[slot(trade.instrument)] = trade.t_seq;
+        }
+        // The shard that trades it knows its closing price; without that one's log, the one that was last.
+        for (at, of) in traded.iter_mut().enumerate() {
+            let since = match one.engine.phase(of.of.id) {
+                Some(_) => Nanos(u64::MAX),
+                None => here[at],
+            };
+            let closing = one.engine.closing_price(of.of.id);
+            if closing != Price(0) && since >= last[at] {
+                (of.closing, last[at]) = (closing, since);
+            }
+        }
+    }
+    traded
 }
 
 fn symbol(engine: &Engine, id: InstrumentId) -> (String, u8) {
@@ -180,16 +209,10 @@ fn print(lines: &Lines<'_>, all: &[Drawn], (differences, lacks): (&[&Difference]
         );
     }
     println!();
-    for (engine, instrument) in instruments(all) {
-        let counts = engine.instrument_counters(instrument.id).unwrap_or_default();
-        let closing = engine.closing_price(instrument.id);
+    for Traded { of, closing, trades, volume } in instruments(all) {
         let closing = if closing == Price(0) { "none".to_string() } else { closing.to_string() };
-        let (trades, volume) =
-            (grouped(counts.trades), lots(counts.volume, instrument.lot_decimals));
-        println!(
-            "{:<8} closing price {closing}, {trades} trades, volume {volume}",
-            instrument.symbol
-        );
+        let (trades, volume) = (grouped(trades), lots(volume, of.lot_decimals));
+        println!("{:<8} closing price {closing}, {trades} trades, volume {volume}", of.symbol);
     }
     println!();
     differences.iter().take(SHOWN_MAX).for_each(|difference| println!("differs: {difference:?}"));
@@ -234,13 +257,19 @@ fn document(
             "open_lots": s.open_lots,
         })
     };
-    let closing = instruments(all).map(|(engine, instrument)| {
-        let price = engine.closing_price(instrument.id).0;
-        (instrument.symbol.to_string(), json!(if price == 0 { None } else { Some(price) }))
-    });
+    let traded = instruments(all);
+    let price = |of: &Traded<'_>| Some(of.closing.0).filter(|price| *price != 0);
+    let closing = traded.iter().map(|of| (of.of.symbol.to_string(), json!(price(of))));
+    let instrument = |of: &Traded<'_>| {
+        json!({
+            "symbol": of.of.symbol.to_string(), "closing_price": price(of),
+            "trades": of.trades, "volume_lots": of.volume,
+        })
+    };
     json!({
         "statements": lines.iter().map(statement).collect::<Vec<_>>(),
         "closing_prices": closing.collect::<serde_json::Map<_, _>>(),
+        "instruments": traded.iter().map(instrument).collect::<Vec<_>>(),
         "trades": trades(all),
         "shards": all.iter().map(|one| one.engine.config().shard.0 + 1).collect::<Vec<_>>(),
         "lacks": lacks,

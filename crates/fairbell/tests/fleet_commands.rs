@@ -382,14 +382,29 @@ fn two_shards_trade_side_by_side_and_statements_are_of_both() {
         assert!(output.status.success(), "{}", said(&output));
     }
     // GENA goes to the first shard with the end of the day.
-    let admin = |args: &[&str]| {
+    let ask = |args: &[&str]| {
         let mut command = Command::new(FAIRBELL);
         command.args(["admin", "--json", "--socket"]).arg(fleet.at("root-1/admin.sock"));
-        let output = command.args(args).output().expect("it runs");
+        command.args(args).output().expect("it runs")
+    };
+    let admin = |args: &[&str]| {
+        let output = ask(args);
         assert!(output.status.success(), "{args:?}: {}", said(&output));
         document(&output)
     };
-    admin(&["set-instrument", "GENA", "shard", "shard-1"]);
+    let moved = admin(&["set-instrument", "GENA", "shard", "shard-1"]);
+    assert_eq!(moved["data"]["done"], serde_json::json!(["shard-1", "shard-2"]), "{moved}");
+    // What the engines refuse is not done, also where one shard alone is asked for it.
+    let refusals: [(&[&str], &str); 3] = [
+        (&["start-of-day"], "refused by the engine of shard-1, shard-2"),
+        (&["set-instrument", "GENA", "shard", "shard-2"], "refused by the engine of"),
+        (&["set-instrument", "GENA", "tick", "0"], "refused by the engine of shard-2; a tick is"),
+    ];
+    for (args, why) in refusals {
+        let output = ask(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {}", said(&output));
+        assert!(said(&output).contains(why), "{args:?}: {}", said(&output));
+    }
     admin(&["end-of-day"]);
     let since = Instant::now();
     let at_home = |status: &Value| status.to_string().contains(r#"["BTCUSD","GENA","GENB"]"#);
@@ -415,6 +430,19 @@ fn two_shards_trade_side_by_side_and_statements_are_of_both() {
     };
     assert!(of(1, "BTCUSD") && of(5, "GENA") && !of(1, "GENA") && !of(5, "BTCUSD"), "{both}");
     assert!(both["trades"].as_u64().is_some_and(|trades| trades > 10), "{both}");
+    // What moved has the trades of both shards and its closing price, whichever log comes first.
+    let gena = |of: &Value| {
+        let all = of["instruments"].as_array().expect("instruments");
+        let gena = all.iter().find(|of| of["symbol"] == "GENA").expect("GENA");
+        assert!(gena["closing_price"].as_i64().is_some_and(|price| price > 0), "{of}");
+        (gena["trades"].as_u64(), gena["volume_lots"].as_u64(), gena["closing_price"].as_i64())
+    };
+    let bought = rows.iter().filter(|row| row["symbol"] == "GENA");
+    let bought: u64 = bought.filter_map(|row| row["bought_lots"].as_u64()).sum();
+    assert!(bought > 0 && gena(&both).1 == Some(bought), "{both}");
+    let turned = document(&statement(&["root-2/journal", "root-1/journal"]));
+    assert_eq!(gena(&turned), gena(&both));
+    assert_eq!(gena(&document(&statement(&["root-2/journal"]))), gena(&both), "of before the move");
     // Day by day, shard by shard: what moved is told, and each day is reconciled.
     let days = |log: &[&str]| {
         let mut command = Command::new(FAIRBELL);
