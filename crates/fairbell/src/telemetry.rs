@@ -1,12 +1,13 @@
 //! `fairbell telemetry export`: records of requests and of sampled datagrams, from Redis or files into
 //! tables.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand, ValueEnum};
-use monitoring::export::{Export, Source};
+use monitoring::export::{Export, Progress, Source};
 use monitoring::streams::Server;
 use monitoring::table::Format;
 use serde_json::json;
@@ -148,20 +149,74 @@ fn tell(args: &ExportArgs, export: &Export) {
             .map(|(name, of)| {
                 json!({
                     "stream": name, "records": of.account.got, "missing": of.account.missing,
-                    "lives": of.account.lives, "strange_entries": of.strange,
+                    "lives": of.account.lives, "lives_without_end": of.account.unended(),
+                    "more_may_be_missing": !of.account.unended().is_empty(),
+                    "strange_entries": of.strange,
                 })
             })
             .collect();
         println!("{:#}", json!({ "streams": streams, "files": files }));
         return;
     }
-    println!(
-        "{:<40} {:>14} {:>14} {:>7}",
-        "stream, all runs together", "records", "missing", "lives"
-    );
-    for (name, of) in streams {
-        let (got, missing) = (grouped(of.account.got), grouped(of.account.missing));
-        println!("{name:<40} {got:>14} {missing:>14} {:>7}", of.account.lives);
-    }
+    print!("{}", table(streams));
     println!("{} files written to {}", export.files.len(), args.to.display());
+}
+
+/// Of all streams, and what is to be known of some.
+fn table(streams: &BTreeMap<String, Progress>) -> String {
+    let mut lines = vec![format!(
+        "{:<40} {:>14} {:>14} {:>7} {:>8}",
+        "stream, all runs together", "records", "missing", "lives", "damaged"
+    )];
+    let mut notices = Vec::new();
+    for (name, Progress { account, strange, .. }) in streams {
+        let unended = account.unended();
+        let more = if unended.is_empty() { "" } else { "+" };
+        let (got, missing) = (grouped(account.got), grouped(account.missing) + more);
+        let (lives, damaged) = (account.lives, grouped(*strange));
+        lines.push(format!("{name:<40} {got:>14} {missing:>14} {lives:>7} {damaged:>8}"));
+        notices.extend(unended.iter().map(|life| {
+            let why = match *life == account.life {
+                true => "has not ended in order: it goes on, or was cut short and",
+                false => "did not end in order:",
+            };
+            format!("{name}: life {life} {why} more may be missing behind its last record")
+        }));
+        if *strange > 0 {
+            notices
+                .push(format!("{name}: {damaged} entries are damaged, or none of ours: left out"));
+        }
+    }
+    lines.append(&mut notices);
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_that_was_cut_and_damaged_entries_are_told() {
+        let mut of = Progress::default();
+        of.account.take(10, 1, 4);
+        of.account.take(11, 1, 2);
+        of.account.take(11, 3, 0);
+        let name = || "m:orders".to_string();
+        let told = table(&[(name(), of.clone())].into());
+        let row = told.lines().nth(1).expect("a row").split_whitespace().collect::<Vec<_>>();
+        assert_eq!(row, ["m:orders", "6", "0+", "2", "0"]);
+        assert!(told.contains("m:orders: life 10 did not end in order: more may be"), "{told}");
+        of.account.take(12, 1, 1);
+        of.strange = 3;
+        let told = table(&[(name(), of)].into());
+        for part in ["life 12 has not ended in order: it goes on", "orders: 3 entries are damaged"]
+        {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        let mut whole = Progress::default();
+        whole.account.take(10, 1, 4);
+        whole.account.take(10, 5, 0);
+        let told = table(&[(name(), whole)].into());
+        assert!(told.lines().count() == 2 && !told.contains('+'), "{told}");
+    }
 }

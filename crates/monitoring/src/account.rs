@@ -17,6 +17,17 @@ pub struct Account {
     pub again: u64,
     /// Lives heard.
     pub lives: u64,
+    /// The life heard last has said that it ended, and had no records since.
+    #[serde(default = "unknown")]
+    pub ended: bool,
+    /// Earlier lives that never said so: what they had behind their last record is not in `missing`.
+    #[serde(default)]
+    pub cut: Vec<u64>,
+}
+
+/// Whether a life had ended was not written down once; nothing is said of those.
+fn unknown() -> bool {
+    true
 }
 
 impl Account {
@@ -28,7 +39,10 @@ impl Account {
             return count;
         }
         if life > self.life {
-            self.life = life;
+            if self.lives > 0 && !self.ended {
+                self.cut.push(self.life);
+            }
+            (self.life, self.ended) = (life, false);
             self.next = 1;
             self.lives += 1;
         }
@@ -37,7 +51,15 @@ impl Account {
         self.again = self.again.saturating_add(known);
         self.got = self.got.saturating_add(count - known);
         self.next = self.next.max(first.saturating_add(count));
+        self.ended = (self.ended || count == 0) && known == count;
         known
+    }
+
+    /// The lives that had records and did not end in order, as far as is known: more than `missing` may be. The
+    /// last one may go on.
+    pub fn unended(&self) -> Vec<u64> {
+        let last = Some(self.life).filter(|_| self.lives > 0 && !self.ended);
+        self.cut.iter().copied().chain(last).collect()
     }
 }
 
@@ -59,6 +81,26 @@ mod tests {
         assert_eq!(of.take(11, 1, 1), 0, "a later one");
         assert_eq!((of.lives, of.got, of.missing, of.again), (2, 5, 5, 7));
         assert_eq!(of.take(11, u64::MAX, u64::MAX), 0, "nonsense overflows nothing");
+    }
+
+    #[test]
+    fn a_life_without_an_end_is_told() {
+        let mut of = Account::default();
+        assert!(of.unended().is_empty());
+        of.take(10, 1, 4);
+        assert_eq!(of.unended(), [10], "it goes on, or was cut");
+        of.take(11, 1, 2);
+        of.take(11, 3, 0);
+        assert_eq!((of.unended(), of.missing), (vec![10], 0), "the second one ended");
+        of.take(11, 1, 2);
+        assert_eq!(of.unended(), [10], "what is read again says nothing new");
+        of.take(12, 1, 1);
+        of.take(13, 1, 1);
+        assert_eq!(of.unended(), [10, 12, 13]);
+        let old = r#"{"life":10,"next":5,"got":4,"missing":0,"again":0,"lives":1}"#;
+        let mut old: Account = serde_json::from_str(old).expect("as it was written once");
+        old.take(11, 1, 1);
+        assert_eq!(old.unended(), [11], "of the first nothing is known");
     }
 
     proptest! {

@@ -24,6 +24,8 @@ const VERSION: &[u8] = b"1";
 /// A server, connected to when it is needed.
 pub struct Server {
     client: redis::Client,
+    /// Where it is, for whoever reads an error: no user and no password is in it.
+    at: String,
     connection: Option<redis::Connection>,
 }
 
@@ -39,11 +41,16 @@ impl Server {
         // The message of the library may repeat the address, and with it a password.
         let form = "must be redis://USER:PASSWORD@HOST:PORT/DATABASE or redis+unix:PATH";
         let client = redis::Client::open(url).map_err(|_| form.to_string())?;
-        Ok(Server { client, connection: None })
+        let at = client.get_connection_info().addr().to_string();
+        Ok(Server { client, at, connection: None })
     }
 
     /// One command; a connection that fails in it is not used again.
     fn ask(&mut self, command: &redis::Cmd) -> Result<Value, String> {
+        self.answer(command).map_err(|why| format!("{}: {why}", self.at))
+    }
+
+    fn answer(&mut self, command: &redis::Cmd) -> Result<Value, String> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
@@ -267,6 +274,14 @@ mod tests {
             let why = Server::new(wrong).err().unwrap_or_default();
             assert!(why.contains("redis"), "{wrong}: {why}");
         }
+    }
+
+    #[test]
+    fn an_error_says_where_the_server_is_and_no_password() {
+        // Nobody listens there.
+        let mut gone = Server::new("redis://user:hush@127.0.0.1:1/0").expect("an address");
+        let why = gone.names("p").expect_err("nobody answers");
+        assert!(why.starts_with("127.0.0.1:1: ") && !why.contains("hush"), "{why}");
     }
 
     #[test]

@@ -133,6 +133,7 @@ fn through_a_death(redis: &mut Redis, prefix: &str, room: usize) -> [u64; 4] {
     export.pass().expect("read");
     export.save().expect("written");
     let of = &export.state().streams["m:orders"].account;
+    assert!(of.unended().is_empty(), "it ended in order, though the server had died");
     assert_eq!(counts.written() + counts.dropped(), counts.numbered());
     assert_eq!(of.next, counts.numbered() + 1, "the end was told");
     assert_eq!((of.lives, of.again), (1, 0));
