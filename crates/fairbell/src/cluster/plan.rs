@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use telemetry::plot::{Curve, Figure, picture};
 
 use host::failure::{Failure, on};
@@ -23,6 +23,9 @@ use super::{At, operator, shards};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The price list beside the cluster file.
 const PRICES: &str = "prices.toml";
+/// A time from which on it is none: what never arrives has the largest time that there is, to which other
+/// times may have been added.
+const NEVER_NS: f64 = planner::routes::LOST as f64 / 2.0;
 
 /// Options of `fairbell cluster plan`.
 #[derive(Args, Clone, Debug)]
@@ -143,7 +146,14 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
         true => {
             let costs: Vec<&Cost> = trees.iter().map(|(_, cost, _)| cost).collect();
             let currency = prices.as_ref().map(|prices| &prices.currency);
-            println!("{}", json!({ "plan": plan, "costs": costs, "currency": currency }));
+            let mut document = json!({ "plan": plan, "costs": costs, "currency": currency });
+            document["plan"].as_object_mut().into_iter().flatten().for_each(|(key, value)| {
+                // A number that was given, not a time.
+                if key != "seed" {
+                    without_never(value);
+                }
+            });
+            println!("{document}");
         }
         false => print!("{}", text(&plan, &trees, prices.as_ref(), args.pairs)),
     }
@@ -180,7 +190,11 @@ fn figure(plan: &PlanReport) -> Figure {
             [(low_ns, at), (p50_ns, at - 0.15), (p50_ns, at + 0.15), (p50_ns, at), (high_ns, at)];
         Curve {
             name: tree.strategy.clone(),
-            points: points.iter().map(|(ns, at)| (ns / 1e3, *at)).collect(),
+            points: points
+                .iter()
+                .filter(|(ns, _)| !is_never(*ns))
+                .map(|(ns, at)| (ns / 1e3, *at))
+                .collect(),
         }
     };
     Figure {
@@ -192,12 +206,30 @@ fn figure(plan: &PlanReport) -> Figure {
     }
 }
 
+/// Whether a time is beyond what arrived: too many of its datagrams were lost.
+fn is_never(ns: f64) -> bool {
+    ns.abs() >= NEVER_NS
+}
+
 fn us(ns: f64) -> String {
-    format!("{:.1}", ns / 1e3)
+    match is_never(ns) {
+        true => "-".to_string(),
+        false => format!("{:.1}", ns / 1e3),
+    }
 }
 
 fn interval(of: &Predicted) -> String {
     format!("{} to {}", us(of.low_ns), us(of.high_ns))
+}
+
+/// Times that are beyond what arrived are null for machines.
+fn without_never(value: &mut Value) {
+    match value {
+        Value::Array(all) => all.iter_mut().for_each(without_never),
+        Value::Object(all) => all.values_mut().for_each(without_never),
+        Value::Number(number) if number.as_f64().is_some_and(is_never) => *value = Value::Null,
+        _ => {}
+    }
 }
 
 fn text(
@@ -355,6 +387,42 @@ mod tests {
         }
         let svg = picture(&figure(&plan));
         assert!(svg.contains("REVISE") && !svg.contains("<PRESENT>"), "{svg}");
+    }
+
+    #[test]
+    fn times_beyond_what_arrived_are_no_numbers() {
+        let mut plan = plan();
+        let never = planner::routes::LOST as f64;
+        plan.trees[0].predicted.p90_ns = never;
+        let lost = Predicted {
+            p50_ns: never + 4e3,
+            p90_ns: never + 4e3,
+            low_ns: 50e3,
+            high_ns: never + 5e3,
+            incomplete: 0.6,
+        };
+        plan.trees[1].predicted = lost;
+        let none = Cost { machines: 5, proxies: 1, per_hour: None, proxies_per_hour: None };
+        let trees: Vec<_> = plan.trees.iter().map(|tree| (tree, none, Vec::new())).collect();
+        let said = text(&plan, &trees, None, true);
+        let row = |name: &str| {
+            let row = said.lines().find(|line| line.starts_with(name)).expect("a row");
+            row.split_whitespace().map(str::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(row("REVISE")[4..9], ["90.0", "89.0", "to", "91.0", "-"]);
+        assert_eq!(row("<PRESENT>")[4..9], ["-", "50.0", "to", "-", "-"]);
+        let mut document = json!(plan);
+        without_never(&mut document);
+        let predicted = |at: usize| document["trees"][at]["predicted"].clone();
+        assert_eq!(
+            (&predicted(0)["p90_ns"], &predicted(0)["p50_ns"]),
+            (&Value::Null, &json!(90e3))
+        );
+        assert_eq!(
+            (&predicted(1)["p50_ns"], &predicted(1)["low_ns"]),
+            (&Value::Null, &json!(50e3))
+        );
+        assert!(!picture(&figure(&plan)).contains("9223372"), "no axis to eternity");
     }
 
     #[test]
