@@ -410,6 +410,23 @@ fn what_a_module_heard_in_the_simulator_gives_the_same_orders_in_a_backtest() {
 }
 
 #[test]
+fn a_module_that_was_stopped_in_the_simulator_or_never_started_is_a_failure() {
+    let module = guest("misbehave");
+    for (settings, why) in
+        [("nothing", None), ("trap", Some("stopped: ")), ("trap at=x", Some("refused to start"))]
+    {
+        let output = Command::new(env!("CARGO_BIN_EXE_fairbell-lab"))
+            .args(["sim", "strategy", &module, "--settings", settings, "--orders", "50"])
+            .output()
+            .expect("the binary runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(i32::from(why.is_some())), "{settings}: {said}");
+        assert_eq!(said.lines().count(), usize::from(why.is_some()), "{settings}: {said}");
+        assert!(said.contains(why.unwrap_or_default()), "{settings}: {said}");
+    }
+}
+
+#[test]
 fn trades_and_best_prices_are_written_line_by_line() {
     let (scratch, path) = market("files");
     let folder = scratch.0.join("out");

@@ -14,7 +14,7 @@ use strategy::{Cage, Limits, Module, Programmed, Strategy, heard};
     fairbell-lab sim strategy out/strategies/maker.wasm --settings \"lots=300 most=3000\"\n  \
     fairbell-lab sim strategy out/strategies/taker.wasm --settings \"lots=100 most=1000\" --orders 550000 --record out/taker.heard\n\n\
     What it asks for must be the same when it is told the same once more, outside the simulator; a record is\n\
-    for `fairbell-lab backtest`.")]
+    for `fairbell-lab backtest`. Exit code 1: the module was stopped, or a check failed.")]
 pub struct StrategySimArgs {
     /// The module
     #[arg(value_name = "MODULE")]
@@ -56,7 +56,7 @@ impl StrategySimArgs {
 /// Runs it.
 ///
 /// # Errors
-/// The module is none; a check fails; a replay asks for something else.
+/// The module is none, refused to start or was stopped; a check fails; a replay asks for something else.
 pub fn run(args: &StrategySimArgs) -> Result<(), Failure> {
     let options = Options { orders: args.orders, rate_per_s: args.rate, ..Options::default() };
     let report = run_seed(args.seed, &options, Box::new(args.start()?));
@@ -89,9 +89,14 @@ pub fn run(args: &StrategySimArgs) -> Result<(), Failure> {
         print!("{}", crate::backtest::replayed(&replayed));
         failures.iter().for_each(|failure| println!("failed: {failure}"));
     }
-    match (failures.first(), replayed.is_equal()) {
-        (Some(failure), _) => Err(Failure::Run(format!("seed {}: {failure}", args.seed))),
-        (None, false) => Err(Failure::Run("a replay asks for something else".to_string())),
-        (None, true) => Ok(()),
-    }
+    let why = match (failures.first(), replayed.is_equal(), &status.failure) {
+        (Some(failure), ..) => format!("seed {}: {failure}", args.seed),
+        (None, false, _) => "a replay asks for something else".to_string(),
+        (None, true, Some(why)) => {
+            let why: Vec<&str> = why.split_whitespace().collect();
+            format!("{}: stopped: {}", args.module.display(), why.join(" "))
+        }
+        (None, true, None) => return Ok(()),
+    };
+    Err(Failure::Run(why))
 }
