@@ -5,6 +5,7 @@ mod ticks;
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use store::{Filter, OrderLine, PartyLine, Place, Query, TradeLine};
@@ -57,10 +58,10 @@ pub enum What {
 #[derive(Args, Clone, Debug)]
 pub struct RowArgs {
     /// Of this participant: account number, login, CompID, or firm
-    #[arg(long, value_name = "WHO")]
+    #[arg(long, value_name = "WHO", value_parser = NonEmptyStringValueParser::new())]
     pub participant: Option<String>,
     /// On this instrument: symbol or number
-    #[arg(long, value_name = "SYMBOL")]
+    #[arg(long, value_name = "SYMBOL", value_parser = NonEmptyStringValueParser::new())]
     pub instrument: Option<String>,
     /// Not before: HH:MM:SS.fraction of the day of the log, YYYY-MM-DDTHH:MM:SS, or ns; UTC
     #[arg(long, value_name = "TIME")]
@@ -130,10 +131,7 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
     let midnight = query.midnight().map_err(wrong)?;
     let time = |option: &str, text: &Option<String>| match text.as_deref() {
         None => Ok(None),
-        Some(text) => moment(text, midnight).map(Some).ok_or_else(|| {
-            let forms = "HH:MM[:SS], YYYY-MM-DD[THH:MM[:SS]] or nanoseconds";
-            Failure::Usage(format!("--{option}: must be {forms}, is {text:?}"))
-        }),
+        Some(text) => moment(text, midnight).map(Some).ok_or_else(|| no_moment(option, text)),
     };
     let filter = Filter {
         participant: rows.participant.clone(),
@@ -179,7 +177,21 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
 /// The stores that are asked: those named, or those that the settings have, one of each shard.
 fn places(rows: &RowArgs) -> Result<Vec<Place>, Failure> {
     if !rows.file.is_empty() {
-        return rows.file.iter().map(|text| place(text)).collect();
+        let places = rows.file.iter().map(|text| place(text)).collect::<Result<Vec<_>, _>>()?;
+        let is_same = |one: &Place, other: &Place| match (one, other) {
+            (Place::File(one), Place::File(other)) => {
+                let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+                real(one) == real(other)
+            }
+            _ => one == other,
+        };
+        for (at, one) in places.iter().enumerate() {
+            if let Some(other) = places.iter().take(at).find(|other| is_same(one, other)) {
+                let why = format!("--file {one}: is the same store as {other}: name each once");
+                return Err(Failure::Usage(why));
+            }
+        }
+        return Ok(places);
     }
     let config = host::fleet::shards::settings(rows.config.as_deref())?;
     let shards = (0..config.shards.count()).map(types::ShardId);
@@ -241,6 +253,23 @@ pub(crate) fn moment(text: &str, midnight: u64) -> Option<u64> {
     day.checked_add(clock_of(clock)?)
 }
 
+/// Why a text is no time.
+fn no_moment(option: &str, text: &str) -> Failure {
+    let date = text.split(['T', ' ']).next().unwrap_or(text);
+    let mut parts = date.split('-');
+    let mut part = |most| parts.next().and_then(|text| number(text, most));
+    let why = match (part(2_500), part(12), part(31)) {
+        (Some(1_970..), Some(1..), Some(1..)) if date_of(date).is_none() => {
+            format!("there is no day {date}")
+        }
+        _ => {
+            let forms = "HH:MM[:SS], YYYY-MM-DD[THH:MM[:SS]] or nanoseconds";
+            format!("must be {forms}, is {text:?}")
+        }
+    };
+    Failure::Usage(format!("--{option}: {why}"))
+}
+
 fn number(text: &str, most: u64) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
     text.parse().ok().filter(|number| digits && *number <= most)
@@ -270,7 +299,14 @@ fn date_of(text: &str) -> Option<u64> {
     let mut parts = text.split('-');
     let (year, month, day) =
         (number(parts.next()?, 2_500)?, number(parts.next()?, 12)?, number(parts.next()?, 31)?);
-    if parts.next().is_some() || year < 1_970 || month < 1 || day < 1 {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    if parts.next().is_some() || year < 1_970 || month < 1 || !(1..=days).contains(&day) {
         return None;
     }
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
@@ -482,6 +518,56 @@ mod tests {
         }
         assert_eq!(stamp(midnight as i64 + 1), "2025-11-22T00:00:00.000000001Z");
         assert_eq!(stamp(951_782_400_000_000_000), "2000-02-29T00:00:00.000000000Z");
+    }
+
+    #[test]
+    fn days_that_there_are_not_are_refused_by_name() {
+        for there in ["2024-02-29", "2000-02-29", "2026-12-31", "2026-04-30", "2026-02-28"] {
+            assert!(moment(there, 0).is_some(), "{there}");
+        }
+        for (wrong, why) in [
+            ("2026-02-30", "--since: there is no day 2026-02-30"),
+            ("2026-02-29T09:30", "--since: there is no day 2026-02-29"),
+            ("2100-02-29", "--since: there is no day 2100-02-29"),
+            ("2026-04-31", "--since: there is no day 2026-04-31"),
+            ("2026-04-32", "--since: must be HH:MM"),
+            ("2026-04-30T25:00", "--since: must be HH:MM"),
+            ("", "--since: must be HH:MM"),
+        ] {
+            assert_eq!(moment(wrong, 0), None, "{wrong}");
+            let said = no_moment("since", wrong).to_string();
+            assert!(said.starts_with(why), "{wrong}: {said}");
+        }
+    }
+
+    #[test]
+    fn names_are_not_empty_and_each_store_is_asked_once() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            query: QueryArgs,
+        }
+        let read = |words: &[&str]| {
+            let line = [&["query", "orders"], words].concat();
+            <Line as clap::Parser>::try_parse_from(line).map(|line| line.query.what)
+        };
+        assert!(read(&["--participant", "GUEST", "--instrument", "BTCUSD"]).is_ok());
+        assert!(read(&["--participant", ""]).is_err() && read(&["--instrument", ""]).is_err());
+        let asked = |words: &[&str]| match read(words) {
+            Ok(What::Orders(args)) => places(&args.rows).map_err(|why| why.to_string()),
+            _ => Err("no query of orders".to_string()),
+        };
+        assert_eq!(asked(&["--file", "a.db", "--file", "b.db"]).map(|all| all.len()), Ok(2));
+        // One file by two names, where there is one: any will do.
+        let manifest = format!("{}/./Cargo.toml", env!("CARGO_MANIFEST_DIR"));
+        for twice in [
+            ["a.db", "a.db"],
+            [concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), &manifest[..]],
+            ["postgres://u:word@h/d", "postgres://u:word@h/d#fairbell"],
+        ] {
+            let why = asked(&["--file", twice[0], "--file", twice[1]]).expect_err("refused");
+            assert!(why.contains("name each once") && !why.contains("word"), "{why}");
+        }
     }
 
     proptest! {

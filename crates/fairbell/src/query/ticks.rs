@@ -6,11 +6,12 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use host::failure::Failure;
 use serde_json::{Value, json};
 use ticks::{Filter, Tick};
 
-use super::{clock_of, moment, stamp};
+use super::{clock_of, moment, no_moment, stamp};
 use crate::report::numbers::grouped;
 
 /// Options of `fairbell query ticks`.
@@ -20,7 +21,7 @@ pub struct TicksArgs {
     #[arg(long, visible_alias = "file", value_name = "PATH", required = true)]
     pub dir: PathBuf,
     /// Of this symbol
-    #[arg(long, value_name = "SYMBOL")]
+    #[arg(long, value_name = "SYMBOL", value_parser = NonEmptyStringValueParser::new())]
     pub symbol: Option<String>,
     /// Of these kinds only: quote, trade, broken, gap, side_dead, side_alive, stale, fresh
     #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = KINDS)]
@@ -56,10 +57,7 @@ fn bound(option: &str, text: &str) -> Result<Bound, Failure> {
     if let Some(of_day) = clock_of(text).and_then(signed) {
         return Ok(Bound::OfDay(of_day));
     }
-    moment(text, 0).and_then(signed).map(Bound::Heard).ok_or_else(|| {
-        let forms = "HH:MM[:SS], YYYY-MM-DD[THH:MM[:SS]] or nanoseconds";
-        Failure::Usage(format!("--{option}: must be {forms}, is {text:?}"))
-    })
+    moment(text, 0).and_then(signed).map(Bound::Heard).ok_or_else(|| no_moment(option, text))
 }
 
 fn filter(args: &TicksArgs) -> Result<Filter, Failure> {
