@@ -107,7 +107,7 @@ pub struct InitArgs {
     #[arg(long, value_name = "FILE", 
           conflicts_with_all = ["depth", "fanout", "edges", "standby"])]
     pub venue: Option<PathBuf>,
-    /// Replicas of the root: 1, 3 or 5
+    /// Replicas of the root, in each shard: 1, 3, 5, 7 or 9
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub roots: u8,
     /// Shards, each with so many roots; the instruments are given to them by turns [default: those of the
@@ -398,15 +398,39 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
         let why = "is there already: name another folder with --out";
         return Err(Failure::Usage(format!("{}: {why}", path.display())));
     }
-    files::folder(&args.out)?;
     let venue = args.out.join("venue.toml");
     let text = match &args.venue {
         Some(from) => std::fs::read_to_string(from)
             .map_err(|error| Failure::Usage(format!("{}: {error}", from.display())))?,
         None => fresh_venue(args)?,
     };
-    write(&venue, &text)?;
-    let config = settled(host::config::read(Some(&venue))?, args.roots.into());
+    let folders = args.out.ancestors().filter(|of| !of.as_os_str().is_empty());
+    let new = folders.take_while(|of| !of.exists()).last();
+    let earlier = std::fs::read(&venue).ok();
+    files::folder(&args.out)?;
+    let made = write(&venue, &text).and_then(|()| found(args, &path, &venue));
+    if made.is_err() {
+        // All is as it was before; why it was refused counts more than what can't be taken back.
+        let _ = std::fs::remove_file(&path);
+        let _ = match (new, earlier) {
+            (Some(new), _) => std::fs::remove_dir_all(new),
+            (None, Some(earlier)) => files::replace(&venue, &earlier),
+            (None, None) => std::fs::remove_file(&venue),
+        };
+    }
+    let file = made?;
+    println!(
+        "{}: {} nodes; edit their addresses, then copy cluster.toml, venue.toml, authority.pem and \
+         keys/NAME to machine NAME and start `fairbell node --cluster cluster.toml --name NAME` there",
+        path.display(),
+        file.nodes.len()
+    );
+    Ok(())
+}
+
+/// Makes the cluster file and all keys for a venue's settings, which lie beside it.
+fn found(args: &InitArgs, path: &Path, venue: &Path) -> Result<ClusterFile, Failure> {
+    let config = settled(host::config::read(Some(venue))?, args.roots.into());
     let mut nodes = Vec::new();
     let mut add = |role: NodeRole, word: &str, count: u32| {
         let names = (1..=count).map(|number| format!("{word}-{number}"));
@@ -436,18 +460,12 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
         _ => (0..).zip(&placed.0).map(of_shard).collect(),
     };
     let now = Clock::start(0).now();
-    let file = ClusterFile::with_shards(&path, &args.name, now, (nodes, shards))?;
+    let file = ClusterFile::with_shards(path, &args.name, now, (nodes, shards))?;
     file.overlay(&file.venue()?)?;
-    write(&path, &file.text()?)?;
+    write(path, &file.text()?)?;
     credentials::found(&file)?;
     issue_all(&file, DAYS)?;
-    println!(
-        "{}: {} nodes; edit their addresses, then copy cluster.toml, venue.toml, authority.pem and \
-         keys/NAME to machine NAME and start `fairbell node --cluster cluster.toml --name NAME` there",
-        path.display(),
-        file.nodes.len()
-    );
-    Ok(())
+    Ok(file)
 }
 
 /// Settings of a venue that trades from the first moment: three instruments, eight accounts for trials

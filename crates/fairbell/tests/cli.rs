@@ -78,6 +78,34 @@ fn fix_dictionaries_are_written_for_each_version() {
 }
 
 #[test]
+fn a_venue_that_is_refused_leaves_nothing_and_the_help_says_which_are_taken() {
+    let folder = std::env::temp_dir().join(format!("fairbell-init-{}", std::process::id()));
+    let out = folder.join("new/cluster");
+    let init = |roots: usize| {
+        let (roots, out) = (roots.to_string(), out.to_str().unwrap());
+        let words = ["cluster", "init", "--name", "x", "--edges", "1", "--standby", "0"];
+        fairbell(&[&words[..], &["--depth", "1", "--roots", &roots, "--out", out]].concat())
+    };
+    let help = lines(&fairbell(&["cluster", "init", "--help"]).stdout).join("\n");
+    assert!(help.contains("1, 3, 5, 7 or 9"), "{help}");
+    for roots in 0..=10 {
+        let output = init(roots);
+        let taken = [1, 3, 5, 7, 9].contains(&roots);
+        assert_eq!(output.status.code(), Some(if taken { 0 } else { 2 }), "{roots}: {output:?}");
+        assert_eq!(folder.exists(), taken, "{roots}");
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+    // What was there before is there after.
+    std::fs::create_dir_all(&out).unwrap();
+    assert_eq!(init(2).status.code(), Some(2));
+    assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0);
+    std::fs::write(out.join("venue.toml"), "# mine\n").unwrap();
+    assert_eq!(init(2).status.code(), Some(2));
+    assert_eq!(std::fs::read_to_string(out.join("venue.toml")).unwrap(), "# mine\n");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn who_stops_reading_sees_no_panic() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
