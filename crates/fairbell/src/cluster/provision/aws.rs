@@ -47,10 +47,8 @@ fn places<'a>(file: &'a ClusterFile, settings: &Settings) -> Result<Vec<Place<'a
     let aws = &settings.aws;
     let mut places = Vec::new();
     for (number, node) in (1..).zip(&file.nodes) {
-        let zone = aws.zone.iter().position(|zone| zone.name == node.zone).ok_or_else(|| {
-            let zone = &node.zone;
-            wrong(node, format!("provision.toml has no [[aws.zone]] with the name {zone:?}"))
-        })?;
+        let zone = aws.zone.iter().position(|zone| zone.name == node.zone);
+        let zone = zone.ok_or_else(|| no_zone(file, settings, node))?;
         let ip = node.address.parse::<std::net::Ipv4Addr>().is_ok().then_some(&node.address[..]);
         if ip.is_none() && node.address != format!("{}.{}", node.name, aws.domain) {
             let address = &node.address;
@@ -66,6 +64,33 @@ fn places<'a>(file: &'a ClusterFile, settings: &Settings) -> Result<Vec<Place<'a
         places.push(Place { number, node, zone, ip });
     }
     Ok(places)
+}
+
+/// Why it is not known where in the cloud a node is, and what to write.
+fn no_zone(file: &ClusterFile, settings: &Settings, node: &NodeEntry) -> Failure {
+    const ENTRY: &str = "[[aws.zone]] with name, az and subnet";
+    let (cluster, name) = (file.path.display(), &node.name);
+    let beside = file.path.with_file_name(super::SETTINGS);
+    let path = settings.path.as_deref().unwrap_or(&beside).display();
+    let known = settings.aws.zone.iter().map(|zone| format!("{:?}", zone.name));
+    let known = known.collect::<Vec<_>>().join(", ");
+    Failure::Usage(match (&settings.path, &node.zone[..]) {
+        (None, "") => format!(
+            "{path}: is not there: write it (or name another with --settings), with an {ENTRY}, where name is \
+             \"\" for {name} and whoever else has no zone in {cluster}"
+        ),
+        (None, zone) => format!(
+            "{path}: is not there: write it (or name another with --settings), with an {ENTRY} for zone \
+             {zone:?} of {name} and for each other zone of {cluster}"
+        ),
+        (Some(_), "") if !known.is_empty() => format!(
+            "{cluster}: {name} has no zone: write zone = NAME there, where NAME is of an [[aws.zone]] of \
+             {path} ({known})"
+        ),
+        (Some(_), zone) => format!(
+            "{path}: has no zone {zone:?}, which {name} of {cluster} is in: write an {ENTRY} for it"
+        ),
+    })
 }
 
 /// Names of resources that a reference leads to.

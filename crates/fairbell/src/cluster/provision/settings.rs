@@ -2,7 +2,7 @@
 //! zones of a cloud; `examples/provision.toml` explains them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use host::failure::Failure;
 use host::fleet::file::{ClusterFile, NodeEntry, NodeRole};
@@ -20,6 +20,9 @@ pub struct Settings {
     pub kubernetes: Kubernetes,
     /// Of `ansible`: variables of the role for all machines.
     pub ansible: BTreeMap<String, toml::Value>,
+    /// Where all of this is from; none: the defaults alone.
+    #[serde(skip)]
+    pub path: Option<PathBuf>,
 }
 
 /// A machine of a cloud.
@@ -146,13 +149,14 @@ impl Settings {
     pub fn read(path: &Path) -> Result<Settings, Failure> {
         let wrong = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        let settings: Settings = toml::from_str(&text).map_err(|error| {
+        let mut settings: Settings = toml::from_str(&text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let line = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
             let why = error.message().lines().collect::<Vec<_>>().join(", ");
             wrong(format!("line {line}: {why}"))
         })?;
         settings.check().map_err(wrong)?;
+        settings.path = Some(path.to_path_buf());
         Ok(settings)
     }
 

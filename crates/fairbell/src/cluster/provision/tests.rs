@@ -110,10 +110,21 @@ fn what_can_not_be_is_refused_with_the_node_and_the_reason() {
         aws::template(file, settings).expect_err("refused").to_string()
     };
     let said = why(&named(), &Settings::default());
-    assert!(
-        said.contains("root-1: provision.toml has no [[aws.zone]] with the name \"a\""),
-        "{said}"
-    );
+    assert!(said.starts_with("some/provision.toml: is not there: write it"), "{said}");
+    assert!(said.contains("[[aws.zone]]") && said.contains("zone \"a\" of root-1"), "{said}");
+    let mut read = Settings { path: Some("other.toml".into()), ..settings() };
+    let mut homeless = named();
+    homeless.nodes[1].zone.clear();
+    homeless.nodes[0].zone.clear();
+    let said = why(&homeless, &Settings::default());
+    assert!(said.contains("where name is \"\" for root-1 and whoever else"), "{said}");
+    homeless.nodes[0].zone = "a".to_string();
+    let said = why(&homeless, &read);
+    assert!(said.starts_with("some/cluster.toml: root-2 has no zone: write zone = NAME"), "{said}");
+    assert!(said.contains("[[aws.zone]] of other.toml (\"a\", \"b\")"), "{said}");
+    read.aws.zone.pop();
+    let said = why(&named(), &read);
+    assert!(said.starts_with("other.toml: has no zone \"b\", which root-2 of some/"), "{said}");
     let said = why(&venue(|name| name.to_string()), &settings());
     assert!(said.contains("root-1.fairbell.internal"), "{said}");
     let mut fixed = named();
