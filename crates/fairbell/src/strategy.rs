@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use host::config::{Config, StrategyEntry};
 use host::failure::{Failure, on};
@@ -58,12 +59,16 @@ pub struct SignArgs {
     #[arg(value_name = "MODULE")]
     pub module: PathBuf,
     /// User name of the account that runs it
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub account: String,
     /// File of the private key
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
-    /// Sign it whatever it is, also what no exchange would run under the usual limits
+    /// The venue's configuration, or its cluster.toml, which has to know the account [default: fairbell.toml
+    /// when it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Sign it whatever it is and for whomever, also what no exchange would run under the usual limits
     #[arg(long)]
     pub unchecked: bool,
 }
@@ -113,6 +118,7 @@ fn sign(args: &SignArgs) -> Result<(), Failure> {
     let (module, private) = (read(&args.module)?, read(&args.key)?);
     if !args.unchecked {
         runnable(&args.module, &module)?;
+        known(&args.account, args.config.as_deref())?;
     }
     let private = String::from_utf8_lossy(&private);
     let signed = signature::sign(&private, &args.account, &module);
@@ -130,6 +136,22 @@ fn sign(args: &SignArgs) -> Result<(), Failure> {
         println!("module_kib = {}", module.len().div_ceil(1 << 10));
     }
     Ok(())
+}
+
+/// Whether a configuration has an account, if there is one at hand.
+fn known(account: &str, config: Option<&Path>) -> Result<(), Failure> {
+    let usual = Path::new(config::CONFIG_FILE);
+    let Some(path) = config.or(Some(usual).filter(|path| path.exists())) else { return Ok(()) };
+    let config = host::fleet::shards::settings(Some(path))?;
+    if config.accounts.0.iter().any(|one| one.username == account) {
+        return Ok(());
+    }
+    let why = format!(
+        "--account: {account:?} is no [[account]] of {}: nothing was signed (--config names another \
+         configuration)",
+        path.display()
+    );
+    Err(Failure::Usage(why))
 }
 
 /// Whether a file is a module that a cage takes under the usual limits, or a program for an enclave.

@@ -112,6 +112,29 @@ fn what_is_no_strategy_is_signed_only_unchecked() {
 }
 
 #[test]
+fn a_module_is_signed_for_an_account_that_the_configuration_knows() {
+    let folder = Folder::new("sign-account");
+    folder.text(&["strategy", "key", "key"]);
+    fs::copy(Path::new(GUESTS).join("maker.wasm"), folder.0.join("m.wasm")).expect("a copy");
+    fs::write(folder.0.join("venue.toml"), config(&["P1", "MAKER"], &[])).expect("a file");
+    let signature = folder.0.join("m.wasm.sig");
+    let sign = |account| ["strategy", "sign", "m.wasm", "--key", "key", "--account", account];
+    let with = |account, config| [&sign(account)[..], &["--config", config]].concat();
+    folder.refused(&sign(""));
+    let said = folder.refused(&with("NOSUCH", "venue.toml"));
+    assert!(said.contains("\"NOSUCH\" is no [[account]] of venue.toml"), "{said}");
+    assert!(!signature.exists());
+    folder.text(&with("MAKER", "venue.toml"));
+    fs::remove_file(&signature).expect("signed");
+    folder.text(&sign("NOSUCH"));
+    fs::remove_file(&signature).expect("signed where no configuration is at hand");
+    fs::copy(folder.0.join("venue.toml"), folder.0.join("fairbell.toml")).expect("a copy");
+    folder.refused(&sign("NOSUCH"));
+    assert!(!signature.exists());
+    folder.text(&[&sign("NOSUCH")[..], &["--unchecked"]].concat());
+}
+
+#[test]
 fn strategies_trade_live_are_caged_and_ask_for_the_same_again() {
     let folder = Folder::new("strategies");
     let maker = "lots=1000 offset=100 most=100000";

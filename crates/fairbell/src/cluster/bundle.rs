@@ -19,7 +19,7 @@ use crate::options::duration;
     No key and no password is in it. What could not be had is said, also when no root answers. Nothing\n\
     is changed: the machine may run meanwhile; a large log takes a while to examine.")]
 pub struct BundleArgs {
-    /// The file that is made
+    /// The file that is made; an earlier bundle there is replaced, any other file is not
     #[arg(long, value_name = "FILE", default_value = "fairbell-bundle.tar.gz")]
     pub out: PathBuf,
     /// Which machine of the cluster this is, if it is one
@@ -48,8 +48,9 @@ pub struct BundleArgs {
 /// Makes a bundle, and prints what is inside.
 ///
 /// # Errors
-/// No such machine in the file; the bundle can't be written.
+/// No such machine in the file; the bundle can't be written, or another file is there.
 pub fn run(args: &BundleArgs) -> Result<(), Failure> {
+    Bundle::may_replace(&args.out)?;
     let file = ClusterFile::read(&args.cluster)?;
     let machine = match &args.name {
         None => None,

@@ -5,11 +5,12 @@
 //! has any of it is left out. What could not be had is said with the reason, and nothing is waited for longer
 //! than it takes to say so.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
+use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
@@ -35,6 +36,8 @@ const SECRET_FILE_MAX: usize = 64 << 10;
 const SECRET_MIN: usize = 6;
 /// Longest name in the archive, bytes (ustar).
 const NAME_MAX: usize = 100;
+/// Name of the first file of the archive: what is inside.
+const LIST: &str = "contents.json";
 /// Unit of the archive, bytes.
 const BLOCK: usize = 512;
 /// What stands for a password.
@@ -205,15 +208,33 @@ impl Bundle {
         files::replace(path, &bytes).map_err(|error| on(path, error))
     }
 
+    /// Whether a bundle may be written there: nothing is there, or another bundle that it takes the place of.
+    ///
+    /// # Errors
+    /// Something else is there.
+    pub fn may_replace(path: &Path) -> Result<(), Failure> {
+        let mut head = Vec::new();
+        match std::fs::File::open(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(on(path, error)),
+            Ok(file) if file.metadata().is_ok_and(|of| of.is_file() && of.len() == 0) => {
+                return Ok(());
+            }
+            // What can't be read so is no bundle either.
+            Ok(file) => drop(GzDecoder::new(file).take(BLOCK as u64).read_to_end(&mut head)),
+        }
+        if head.strip_prefix(LIST.as_bytes()).is_some_and(|rest| rest.starts_with(&[0])) {
+            return Ok(());
+        }
+        let why = "is there and is no bundle: name another file with --out";
+        Err(Failure::Usage(format!("{}: {why}", path.display())))
+    }
+
     /// The archive, made at a time: seconds since 1970.
     fn archive(&self, at_s: u64) -> std::io::Result<Vec<u8>> {
         let mut out = GzEncoder::new(Vec::new(), Compression::default());
         let list = self.told().to_string() + "\n";
-        let list = Part {
-            name: "contents.json".to_string(),
-            about: "this list",
-            bytes: list.into_bytes(),
-        };
+        let list = Part { name: LIST.to_string(), about: "this list", bytes: list.into_bytes() };
         for part in std::iter::once(&list).chain(&self.parts) {
             out.write_all(&header(&part.name, part.bytes.len() as u64, at_s))?;
             out.write_all(&part.bytes)?;
@@ -502,10 +523,6 @@ fn end_of(path: &Path) -> Result<Vec<u8>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-
-    use flate2::read::GzDecoder;
-
     use super::*;
     use crate::fleet::credentials;
     use crate::fleet::file::{NodeEntry, NodeRole};
@@ -589,6 +606,14 @@ mod tests {
         files::folder(&dir).expect("a folder");
         std::fs::write(dir.join("root-1.log"), "one line\n").expect("written");
         let bundle = Bundle::collect(&sources(&file, &dir, &[]));
+        let out = folder.0.join("bundle.tar.gz");
+        for _ in 0..2 {
+            Bundle::may_replace(&out).expect("nothing there, or another bundle");
+            bundle.write(&out).expect("written");
+        }
+        let said = Bundle::may_replace(&dir.join("root-1.log")).map_err(|why| why.to_string());
+        assert!(said.is_err_and(|why| why.ends_with("name another file with --out")));
+        assert!(Bundle::may_replace(&dir).is_err());
         let names: Vec<&str> = bundle.parts.iter().map(|part| &part.name[..]).collect();
         for name in ["about.json", "cluster.toml", "venue.toml", "kernel.txt", "doctor.json"] {
             assert!(names.contains(&name), "{name}: {names:?}");
