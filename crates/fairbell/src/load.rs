@@ -1,7 +1,7 @@
 //! `fairbell load`: order load for any OUCH or FIX door, with exactly-once accounting.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -150,6 +150,8 @@ impl FixName {
 
 /// The clients' node.
 const CLIENTS: NodeId = NodeId(60_001);
+/// How long a door may take that was not reached before.
+const CLOSED: Duration = Duration::from_secs(1);
 /// How long all logins may take.
 const LOGINS_NS: u64 = 30 * Nanos::SECOND;
 
@@ -170,7 +172,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
     } else {
         print(args, &doors, &load, &all);
     }
-    verdict(&load)
+    verdict(&load, &doors.at)
 }
 
 /// Where clients begin: at the addresses in turn, or at the edges that have least to do.
@@ -495,11 +497,21 @@ fn refusals(counts: &LoadCounts) -> String {
     format!("{} refused{}", counts.logins_refused, reasons.collect::<String>())
 }
 
-fn verdict(load: &Load) -> Result<(), Failure> {
+/// Doors that take no connection, and why.
+fn closed(doors: &[SocketAddr]) -> String {
+    let why = |door: &SocketAddr| {
+        let error = TcpStream::connect_timeout(door, CLOSED).err()?;
+        Some(format!("; {door}: {error}"))
+    };
+    doors.iter().filter_map(why).collect()
+}
+
+fn verdict(load: &Load, doors: &[SocketAddr]) -> Result<(), Failure> {
     let counts = load.counts();
     let never = load.times().0.is_none();
+    let doors = if never { closed(doors) } else { String::new() };
     let wrong = [
-        (never, format!("not all clients could log in: {}", refusals(&counts))),
+        (never, format!("not all clients could log in: {}{doors}", refusals(&counts))),
         (counts.lost > 0, format!("{} requests without an answer", counts.lost)),
         (counts.duplicates > 0, format!("{} requests answered twice", counts.duplicates)),
         (counts.stray > 0, format!("{} answers to nothing asked", counts.stray)),
@@ -521,6 +533,17 @@ mod tests {
         assert_eq!(numbered("{x}{nn", 7), "{x}{nn");
         assert_eq!(numbered("plain", 7), "plain");
         assert_eq!(numbered("{nn}", 1234), "1234");
+    }
+
+    #[test]
+    fn a_closed_door_is_named_with_the_reason() {
+        let open = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let door = open.local_addr().expect("an address");
+        // Nobody listens there.
+        let shut = SocketAddr::from(([127, 0, 0, 1], 1));
+        let said = closed(&[door, shut]);
+        assert!(said.starts_with("; 127.0.0.1:1: Connection refused"), "{said}");
+        assert_eq!(closed(&[door]), "");
     }
 
     #[test]

@@ -320,8 +320,14 @@ pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// The known key most like `path`, when one is like it at all (three edits or fewer).
+/// The known key most like `path`, when one is like it at all: one that goes on where it ends, as `redis_url`
+/// does for `redis`, or one of three edits or fewer.
 pub fn nearest(path: &str) -> Option<&'static str> {
+    let goes_on =
+        |key: &&Key| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('_'));
+    if let Some(key) = KEYS.iter().find(goes_on) {
+        return Some(key.path);
+    }
     let (distance, near) =
         KEYS.iter().map(|key| (edits(path, key.path), key.path)).min_by_key(|(d, _)| *d)?;
     (distance <= 3).then_some(near)

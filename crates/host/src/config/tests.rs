@@ -214,6 +214,10 @@ fn dictionaries_of_operators_are_read_and_faults_name_key_and_file() {
 fn unknown_and_missing_keys_name_line_and_key() {
     let cases = [
         ("[overlay]\nfan_out = 3", "2: overlay.fan_out: unknown key; did you mean overlay.fanout?"),
+        (
+            "[telemetry]\nredis = \"redis://a/0\"",
+            "2: telemetry.redis: unknown key; did you mean telemetry.redis_url?",
+        ),
         ("[overlay]\ncolour = 3", "2: overlay.colour: unknown key"),
         ("[overlays]\n", "1: overlays: unknown section"),
         ("overlay = 3", "1: overlay: must be a table, [overlay]"),

@@ -4,6 +4,8 @@
 //! is silent or says that another one leads. While no root can be reached the node goes on with the
 //! keys it has.
 
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -116,7 +118,7 @@ impl Identity {
     ) -> Result<Sealed, Failure> {
         let none = || Failure::Run(format!("there is no root {replica}"));
         let node = self.root(replica).ok_or_else(none)?;
-        let failed = |error: std::io::Error| Failure::Run(format!("{}: {error}", node.name));
+        let failed = |error| Failure::Run(lost(&node.name, &error));
         // The name is resolved anew each time. An operator may be anywhere, a node is where it is.
         let ways = match self.file.numbered(self.number) {
             Some(own) => self.file.ways(own, node, Port::Control)?,
@@ -155,7 +157,7 @@ impl Identity {
         patience: Duration,
     ) -> Result<(String, serde_json::Value), Failure> {
         let until = Instant::now() + patience;
-        let mut replica = 1;
+        let (mut replica, mut said) = (1, BTreeMap::new());
         loop {
             let why = match self.ask(replica, operation, until) {
                 Ok(Told::Answer(text, data)) => return Ok((text, data)),
@@ -167,8 +169,11 @@ impl Identity {
                 Ok(Told::Elsewhere(_)) => "no root leads at present".to_string(),
                 Err(failure) => failure.to_string(),
             };
+            said.insert(replica, why);
             if Instant::now() >= until {
-                return Err(Failure::Run(format!("no root did it: {why}")));
+                let mut said: Vec<String> = said.into_values().collect();
+                said.dedup();
+                return Err(Failure::Run(format!("no root did it: {}", said.join("; "))));
             }
             replica = replica % self.replicas() + 1;
             std::thread::sleep(RETRY);
@@ -289,6 +294,15 @@ impl Identity {
     }
 }
 
+/// Why there is no answer from a root.
+fn lost(name: &str, error: &std::io::Error) -> String {
+    match error.kind() {
+        // Its bytes are due and do not come.
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("{name} does not answer"),
+        _ => format!("{name}: {error}"),
+    }
+}
+
 /// What came of a question.
 enum Told {
     Answer(String, serde_json::Value),
@@ -302,4 +316,46 @@ enum Ended {
     Lost(String),
     /// The group does not want the node.
     Refused(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Nanos;
+
+    use super::*;
+    use crate::fleet::credentials::{self, OPERATOR};
+    use crate::fleet::file::NodeRole;
+
+    #[test]
+    fn who_does_not_answer_in_time_is_said_to_be_silent() {
+        let late = std::io::Error::from(ErrorKind::WouldBlock);
+        assert_eq!(lost("root-1", &late), "root-1 does not answer");
+        let away = std::io::Error::from(ErrorKind::ConnectionRefused);
+        assert_eq!(lost("root-1", &away), "root-1: connection refused");
+    }
+
+    #[test]
+    fn an_operator_hears_of_each_root_that_does_not_answer() {
+        let dir = std::env::temp_dir().join(format!("fairbell-silent-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        crate::files::folder(&dir).expect("a folder");
+        let entry = |(name, port): (&str, u16)| NodeEntry {
+            port: Some(port),
+            ..NodeEntry::new(name, "127.0.0.1", vec![NodeRole::Root])
+        };
+        // Nobody listens there.
+        let nodes = [("root-1", 1), ("root-2", 40), ("root-3", 80)].map(entry).to_vec();
+        let file = ClusterFile::new(&dir.join("cluster.toml"), "lab", Nanos(1), nodes);
+        let file = file.expect("a cluster");
+        credentials::found(&file).expect("an authority");
+        let folder = credentials::issue(&file, OPERATOR, 30).expect("keys");
+        let own = Credentials::read(&file, &folder, OPERATOR).expect("keys");
+        let operator = Identity::new(&file, &Config::default(), own, (OPERATOR, 0));
+        let asked = operator.expect("randomness").operate(&Operation::Status, RETRY * 8);
+        let why = asked.expect_err("nobody is there").to_string();
+        std::fs::remove_dir_all(&dir).expect("removed");
+        for name in ["no root did it: root-1: ", "; root-2: ", "; root-3: "] {
+            assert!(why.contains(name), "{why}");
+        }
+    }
 }
