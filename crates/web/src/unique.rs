@@ -80,11 +80,9 @@ mod tests {
 
     #[test]
     fn a_name_that_is_there_twice_is_refused_wherever_it_is() {
-        for text in [
-            r#"{"a":1,"a":1}"#,
-            r#"[{"b":{"a":null,"c":2,"a":3}}]"#,
-            r#"{"a":1,"\u0061":2}"#,
-        ] {
+        for text in
+            [r#"{"a":1,"a":1}"#, r#"[{"b":{"a":null,"c":2,"a":3}}]"#, r#"{"a":1,"\u0061":2}"#]
+        {
             assert!(read(text).expect_err(text).contains(r#""a" is there twice"#));
         }
         assert!(read(r#"{"a":{"a":[{"a":1},{"a":2}]}}"#).is_ok());
