@@ -22,6 +22,9 @@ pub enum Marks {
 pub struct Config {
     /// Name of the journal, unique, so that files of different journals are not mixed.
     pub id: u64,
+    /// Number of the server of a group whose folder this is, for good: with another one opening it is
+    /// refused; 0: anybody's.
+    pub server: u64,
     /// Kind of the records, for the application; opening a journal with another label is refused.
     pub label: [u8; LABEL_LEN],
     /// Unit of writing, bytes: what the device writes whole, a power of two from 512 to 64 KiB.
@@ -48,6 +51,7 @@ impl Config {
     pub fn new(id: u64, label: [u8; LABEL_LEN]) -> Config {
         Config {
             id,
+            server: 0,
             label,
             block: 4_096,
             segment_bytes: 64 << 20,

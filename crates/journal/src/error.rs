@@ -76,6 +76,13 @@ pub enum JournalError {
     Format(String, u32),
     /// The files are another journal's, or their records are of another kind; which of the two.
     Foreign(&'static str),
+    /// The folder is that of another server of the group.
+    Server {
+        /// Whose it is.
+        of: u64,
+        /// Who opens it.
+        server: u64,
+    },
     /// The journal's server was never in a group, so no other server has what it lacks.
     NoGroup,
     /// The batch is full; it has to be flushed first.
@@ -121,6 +128,11 @@ impl fmt::Display for JournalError {
             JournalError::Format(name, format) => {
                 write!(f, "{name}: format {format} is not known to this version")
             }
+            JournalError::Server { of, server } => write!(
+                f,
+                "it is the folder of number {of} of the group, with its votes, and this is number \
+                 {server}: name each its own folder"
+            ),
             JournalError::Foreign(what) => write!(f, "not this journal: its {what} is another"),
             JournalError::NoGroup => f.write_str(
                 "its server has never been one of a group: nobody else has this log, go on from a \

@@ -90,7 +90,7 @@ impl<S: Storage> Journal<S> {
         let Examined { doubt, found, snapshots, snapshot } = examined;
         install::settle(&mut storage, &found)?;
         let first = found.segments.first().map_or(1, |segment| segment.header.first_position);
-        let life = Life::begin(&mut storage, config.id)?;
+        let life = Life::begin(&mut storage, config.id, config.server)?;
         let peers = peers::open(&mut storage, config.id, &names)?;
         let End { offset, frame, next, chain } = found.end;
         // Nobody takes a snapshot of what is not committed: it knows when the watermark's newer copy

@@ -12,18 +12,20 @@
 //! file system (others may know: [`crate::Journal::peers`]), and a copy from before the folder had a
 //! `life`.
 //!
-//! `life` is a register of eleven words: starts, whether it was set back (1), then the stamps: of
-//! `place` all three words, of the others two each. A register that can't be read is taken for one of
-//! a folder that was set back: nobody knows.
+//! `life` is a register of twelve words: starts, whether it was set back (1), then the stamps, of
+//! `place` all three words, of the others two each, and the server's number (0: not known, as before
+//! it was kept). One that can't be read is taken for that of a folder that was set back: nobody knows.
 
 use crate::error::JournalError;
 use crate::register::{LIFE, MARK, Register, VOTE};
 use crate::storage::{DiskErrorKind, Storage};
 
 /// Number of 64-bit words of the register.
-pub(crate) const WORDS: usize = 11;
+pub(crate) const WORDS: usize = 12;
 /// Words of it that are stamps.
-const STAMPS: usize = WORDS - 2;
+const STAMPS: usize = WORDS - 3;
+/// The word of the server's number.
+const SERVER: usize = WORDS - 1;
 /// Name of the file that is written once.
 const PLACE: &str = "place";
 /// Length of the register's file, bytes.
@@ -36,9 +38,20 @@ pub(crate) struct Life {
 
 impl Life {
     /// Opens it, or makes one in a folder that has none; says so when the folder is a copy. Durable on
-    /// return, with one start more.
-    pub(crate) fn begin(storage: &mut impl Storage, journal: u64) -> Result<Life, JournalError> {
+    /// return, with one start more. `server`: whose folder it has to be, and is from now on; 0: anybody's.
+    pub(crate) fn begin(
+        storage: &mut impl Storage,
+        journal: u64,
+        server: u64,
+    ) -> Result<Life, JournalError> {
         let mut life = Life::find(storage, journal)?;
+        let of = &mut life.register.words[SERVER];
+        match (*of, server) {
+            (_, 0) => {}
+            (0, server) => *of = server,
+            (of, server) if of == server => {}
+            (of, server) => return Err(JournalError::Server { of, server }),
+        }
         life.compare(storage)?;
         let [lives, set_back, ..] = life.register.words;
         life.write(storage, lives + 1, set_back, true)?;
@@ -84,7 +97,7 @@ impl Life {
     }
 
     fn stamps(&self) -> [u64; STAMPS] {
-        let [_, _, stamps @ ..] = self.register.words;
+        let [_, _, stamps @ .., _] = self.register.words;
         stamps
     }
 
@@ -96,15 +109,14 @@ impl Life {
         stamped: bool,
     ) -> Result<(), JournalError> {
         let mut words = [0; WORDS];
-        (words[0], words[1]) = (lives, set_back);
+        (words[0], words[1], words[SERVER]) = (lives, set_back, self.register.words[SERVER]);
         if stamped {
             let has = storage.names()?.iter().any(|name| name == PLACE);
             if !has {
                 crate::whole::put(storage, PLACE, PLACE_BYTES, |_, _| Ok(()))
                     .map(|file| storage.close(file))?;
             }
-            let (_, place) = words.split_at_mut(2);
-            place.copy_from_slice(&stamps(storage)?);
+            words[2..SERVER].copy_from_slice(&stamps(storage)?);
         }
         Ok(self.register.write_both(storage, words)?)
     }

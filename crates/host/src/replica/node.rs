@@ -341,6 +341,7 @@ impl Host {
         let settings = journal::Config {
             alone: begin == Begin::Ended,
             read_later: begin == Begin::Checkpoint,
+            server: if runs { id.into() } else { 0 },
             ..config.journal.settings(cluster.group, LABEL)
         };
         let mut journal = open_journal(folder, dir, &settings)?;
@@ -610,7 +611,12 @@ fn open_journal(
     dir: &Path,
     settings: &journal::Config,
 ) -> Result<Journal<Folder>, Failure> {
-    let opened = Journal::open(folder, settings).map_err(|error| on(dir, advice(&error)))?;
+    let opened = Journal::open(folder, settings).map_err(|error| {
+        match (&error, on(dir, advice(&error))) {
+            (JournalError::Server { .. }, Failure::Run(why)) => Failure::Usage(why),
+            (_, failure) => failure,
+        }
+    })?;
     Ok(opened.0)
 }
 

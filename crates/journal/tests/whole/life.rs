@@ -170,6 +170,30 @@ fn a_disk_that_is_gone_is_begun_anew_in_doubt_whatever_stops_it() {
     assert!(used.stats().operations - before < 3, "nothing was changed");
 }
 
+/// Votes and promises are one server's: whoever else opens its folder would speak for it.
+#[test]
+fn a_folder_is_its_first_servers_for_good_and_an_older_ones_is_taken_once() {
+    let of = |server| Config { server, ..config() };
+    let open = |disk: &mut SimDisk, server| {
+        let opened = Journal::open(&mut *disk, &of(server)).map(|(journal, _)| journal.lives());
+        disk.restart();
+        opened
+    };
+    // One without a number, as those that were made before any was kept.
+    let mut disk = write(SimDisk::new(11), 3, 5);
+    disk.restart();
+    assert_eq!(open(&mut disk, 2), Ok(2));
+    for _ in 0..2 {
+        let refused = JournalError::Server { of: 2, server: 1 };
+        assert_eq!(open(&mut disk, 1), Err(refused));
+    }
+    assert_eq!((open(&mut disk, 2), open(&mut disk, 0)), (Ok(3), Ok(4)), "and nothing was changed");
+    yield_to(&mut disk, (2, 3)).expect("mended");
+    disk.restart();
+    let refused = JournalError::Server { of: 2, server: 3 };
+    assert_eq!((open(&mut disk, 3), open(&mut disk, 2)), (Err(refused), Ok(5)));
+}
+
 #[test]
 fn what_is_known_of_others_is_there_again() {
     let mut disk = write(SimDisk::new(7), 3, 5);
