@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use net::{ClientTls, Clients, Identity, ServerTls};
+use net::{ClientTls, Clients, Identity, ServerTls, TlsError};
 
 use crate::config::Doors;
 use crate::config::doors::NONE;
@@ -22,6 +22,41 @@ pub fn read(path: &str) -> Result<Vec<u8>, Failure> {
         return Err(failed(format!("larger than {FILE_MAX} bytes")));
     }
     std::fs::read(Path::new(path)).map_err(|error| failed(error.to_string()))
+}
+
+/// A certificate with those that lead to its authority, and its private key, both PEM, of files that can
+/// be used together with that of the authority.
+///
+/// # Errors
+/// Which file is wrong, and why.
+pub fn own(
+    (certificate, key): (&Path, &Path),
+    (authority, authorities): (&Path, &str),
+) -> Result<(String, String), Failure> {
+    let text = |path: &Path| {
+        Ok::<_, Failure>(String::from_utf8_lossy(&read(&path.display().to_string())?).into_owned())
+    };
+    let (own, private) = (text(certificate)?, text(key)?);
+    let identity = Identity { chain: own.as_bytes(), key: private.as_bytes() };
+    identity.check(authorities.as_bytes()).map_err(|error| {
+        let (file, why) = match &error {
+            TlsError::Authorities => {
+                (authority, format!("{error}: copy the cluster's file to there"))
+            }
+            TlsError::Key => (key, error.to_string()),
+            TlsError::OtherKey => (key, format!("it is not the key of {}", certificate.display())),
+            TlsError::Unsigned => {
+                let why = format!(
+                    "the authority of {} has not signed it: one of the two is another cluster's",
+                    authority.display()
+                );
+                (certificate, why)
+            }
+            TlsError::Certificate | TlsError::Refused(_) => (certificate, error.to_string()),
+        };
+        Failure::Usage(format!("{}: {why}", file.display()))
+    })?;
+    Ok((own, private))
 }
 
 /// TLS of the doors, and of the built-in participants; `None`: the doors are plain.

@@ -13,7 +13,7 @@ use host::failure::Failure;
 use host::fleet::client::Identity;
 use host::fleet::credentials::{self, Credentials, OPERATOR};
 use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, Port};
-use host::fleet::messages::{Followed, FromNode, FromRoot, Operation, Reader, write};
+use host::fleet::messages::{Followed, FromNode, FromRoot, Health, Operation, Reader, write};
 use host::fleet::node::{self, NodeOptions};
 use host::subscriber::Session;
 use net::Clock;
@@ -415,6 +415,7 @@ fn whoever_is_of_another_venue_is_told_so_and_so_are_operators() {
     let mut venue = Venue::new("strangers");
     venue.start("root-1");
     venue.wait("root-1", "up");
+    assert_eq!(venue.is("edge-1"), "unknown", "a root that has just begun to lead can't tell");
     let other = other_settings(&venue);
     venue.start_with(other, "edge-1");
     let why = venue.ended("edge-1").expect_err("other settings");
@@ -423,7 +424,8 @@ fn whoever_is_of_another_venue_is_told_so_and_so_are_operators() {
     renamed.id ^= 1;
     venue.start_with(renamed, "edge-1");
     std::thread::sleep(Duration::from_millis(600));
-    assert_eq!(venue.is("edge-1"), "away", "another cluster's certificates are not even looked at");
+    // Another cluster's certificates are not even looked at.
+    venue.wait("edge-1", "away");
     venue.running.last().expect("started").stop.store(true, Ordering::Relaxed);
     // One node's keys under another one's name.
     let folder = Credentials::folder(&venue.file, "edge-2");
@@ -463,6 +465,38 @@ fn who_says_nothing_is_not_refused_for_good() {
     assert!(!venue.said("root-1").iter().any(|line| line.contains("not let in")));
 }
 
+/// As when its keys were copied.
+#[test]
+fn another_process_with_a_nodes_keys_is_told_with_both_addresses_until_it_ends() {
+    let mut venue = Venue::new("doubled");
+    venue.start("root-1");
+    venue.start("edge-1");
+    venue.wait("edge-1", "up");
+    let keys = Credentials::folder(&venue.file, "edge-1");
+    let own = Credentials::read(&venue.file, &keys, "edge-1").expect("keys");
+    let (number, _) = venue.file.node("edge-1").expect("there");
+    let config = venue.file.venue().expect("settings");
+    let copy = Identity::new(&venue.file, &config, own, ("edge-1", number)).expect("an identity");
+    let mut sealed = copy.open(1, Followed::default()).expect("in");
+    let said = |venue: &Venue, what: &str| venue.said("root-1").join("\n").contains(what);
+    let since = Instant::now();
+    while !said(&venue, "ALARM: doubled-edge-1: two processes are edge-1, at 127.0.0.1:") {
+        assert!(since.elapsed() < PATIENCE, "{:?}", venue.said("root-1"));
+        write(&mut sealed, &FromNode::Health(Health::default())).expect("said");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(since.elapsed() > Duration::from_secs(1), "not before it is sure");
+    drop(sealed);
+    wait_for(|| said(&venue, "alarm over: doubled-edge-1"));
+    // Control: one that is started again is one.
+    stopped(&mut venue, "edge-1");
+    venue.start("edge-1");
+    venue.wait("edge-1", "up");
+    std::thread::sleep(Duration::from_secs(4));
+    let raised = venue.said("root-1").into_iter().filter(|line| line.contains("ALARM: doubled"));
+    assert_eq!(raised.count(), 1);
+}
+
 #[test]
 fn a_certificate_that_is_over_and_a_key_with_a_wrong_digit_let_nobody_in_and_both_ends_say_so() {
     let mut venue = Venue::new("expired");
@@ -494,6 +528,51 @@ fn a_certificate_that_is_over_and_a_key_with_a_wrong_digit_let_nobody_in_and_bot
 }
 
 #[test]
+fn keys_that_let_a_machine_in_nowhere_end_it_at_once_with_the_files_name() {
+    let mut venue = Venue::new("unusable");
+    let of = |name: &str| Credentials::folder(&venue.file, name).join(format!("{name}.key.pem"));
+    std::fs::write(of("edge-1"), "").expect("written");
+    std::fs::copy(of("edge-2"), of("root-1")).expect("copied");
+    for (name, wanted) in [("edge-1", "no private key in PEM"), ("root-1", "it is not the key of")]
+    {
+        venue.start(name);
+        match venue.ended(name) {
+            Err(Failure::Usage(why)) => {
+                assert!(why.contains(&format!("{name}.key.pem: {wanted}")), "{why}");
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_root_refuses_the_folder_of_another_root_and_takes_its_own_again() {
+    let roots = ["root-1", "root-2", "root-3"].map(|name| (name, NodeRole::Root));
+    let mut venue = Venue::with("folders", &roots);
+    let begin = |venue: &mut Venue, name: &str| {
+        venue.start(name);
+        wait_for(|| venue.said(name).iter().any(|line| line.contains("inputs recovered")));
+        stopped(venue, name);
+    };
+    begin(&mut venue, "root-2");
+    let [own, other] = ["root-2", "root-1"].map(|name| venue.dir.join(name));
+    std::fs::rename(&own, &other).expect("moved");
+    venue.start("root-1");
+    match venue.ended("root-1") {
+        Err(Failure::Usage(why)) => {
+            assert!(
+                why.contains("number 2 of the group") && why.contains("this is number 1"),
+                "{why}"
+            );
+            assert!(why.contains(&other.display().to_string()), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+    std::fs::rename(&other, &own).expect("moved");
+    begin(&mut venue, "root-2");
+}
+
+#[test]
 fn a_machine_has_the_core_that_is_its_own_and_one_that_there_is_not_ends_it() {
     let mut venue = Venue::new("core");
     let allowed = rustix::thread::sched_getaffinity(None).expect("known");
@@ -507,6 +586,22 @@ fn a_machine_has_the_core_that_is_its_own_and_one_that_there_is_not_ends_it() {
     let why = venue.ended("edge-2").expect_err("no such core").to_string();
     assert!(why.contains("edge-2: core 65535: this process may use "), "{why}");
     assert_eq!(venue.is("edge-1"), "up");
+}
+
+#[test]
+fn a_machine_that_runs_already_is_said_to_with_the_port_that_it_has() {
+    let mut venue = Venue::new("twice");
+    let settings = format!("{VENUE}\n[clock]\nsource = \"huygens\"\n");
+    std::fs::write(venue.dir.join("venue.toml"), settings).expect("written");
+    let edge = venue.file.node("edge-1").expect("there").1.clone();
+    for port in [Port::Clock, Port::Probe] {
+        let at = venue.file.bound(&edge, port);
+        let _taken = UdpSocket::bind(at).expect("a free port");
+        venue.start("edge-1");
+        let why = venue.ended("edge-1").expect_err("the port is taken").to_string();
+        assert!(why.contains(&format!("UDP {at} ({port:?}): ")), "{why}");
+        assert!(why.ends_with("; does edge-1 run already, or another program?"), "{why}");
+    }
 }
 
 #[test]

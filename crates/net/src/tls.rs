@@ -10,10 +10,14 @@ use std::sync::Arc;
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, Error, InconsistentKeys, RootCertStore,
+    ServerConfig, StreamOwned,
+};
 
 /// Why there can be no TLS with these certificates and keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,6 +28,10 @@ pub enum TlsError {
     Key,
     /// The authorities are no PEM, or hold no certificate that can be one.
     Authorities,
+    /// The key is not the certificate's.
+    OtherKey,
+    /// None of the authorities has signed the certificate.
+    Unsigned,
     /// They do not go together, or the cryptography refuses them.
     Refused(String),
 }
@@ -34,6 +42,8 @@ impl fmt::Display for TlsError {
             TlsError::Certificate => f.write_str("no certificate in PEM there"),
             TlsError::Key => f.write_str("no private key in PEM there"),
             TlsError::Authorities => f.write_str("no certificate of an authority in PEM there"),
+            TlsError::OtherKey => f.write_str("the private key is not the certificate's"),
+            TlsError::Unsigned => f.write_str("no authority of these has signed the certificate"),
             TlsError::Refused(why) => f.write_str(why),
         }
     }
@@ -61,6 +71,41 @@ impl Identity<'_> {
         let chain = certificates(self.chain).ok_or(TlsError::Certificate)?;
         let key = PrivateKeyDer::from_pem_slice(self.key).map_err(|_| TlsError::Key)?;
         Ok((chain, key))
+    }
+
+    /// Whether the key is the certificate's, and the certificate of one of `authorities` (PEM). On which
+    /// days it holds is not looked at.
+    ///
+    /// # Errors
+    /// See [`TlsError`].
+    pub fn check(&self, authorities: &[u8]) -> Result<(), TlsError> {
+        let ((chain, key), provider) = (self.parse()?, provider());
+        let key = provider.key_provider.load_private_key(key).map_err(|_| TlsError::Key)?;
+        let pair = CertifiedKey::new(chain, key);
+        match pair.keys_match() {
+            Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+            Err(Error::InconsistentKeys(_)) => return Err(TlsError::OtherKey),
+            Err(error) => return Err(refused(error)),
+        }
+        let roots = Arc::new(authority(authorities)?);
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+        let (own, others) = pair.cert.split_first().ok_or(TlsError::Certificate)?;
+        let verified = verifier.map_err(refused)?.verify_client_cert(own, others, UnixTime::now());
+        match verified {
+            Ok(_) => Ok(()),
+            Err(Error::InvalidCertificate(why)) => match why {
+                CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. } => Ok(()),
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                    Err(TlsError::Unsigned)
+                }
+                CertificateError::BadEncoding => Err(TlsError::Certificate),
+                why => Err(refused(Error::InvalidCertificate(why))),
+            },
+            Err(error) => Err(refused(error)),
+        }
     }
 
     /// SHA-256 of the own certificate, by which an account may be bound to it.

@@ -80,6 +80,36 @@ fn seen(file: &ClusterFile, status: &Value, name: &str) -> Option<Seen> {
     Some(Seen { life: row["life"].as_u64()?, is_up: row["is"] == "up", behind })
 }
 
+/// Waits until all machines are up. One that is away ends that at once; one of which a root that has just
+/// begun to lead has not heard yet is waited for.
+fn all_up(
+    file: &ClusterFile,
+    patience: Duration,
+    status: impl Fn() -> Result<Value, Failure>,
+) -> Result<(), Failure> {
+    let since = Instant::now();
+    loop {
+        let (all, mut is_known) = (status()?, true);
+        let rows = all["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+        for NodeEntry { name, .. } in &file.nodes {
+            let row = rows.iter().find(|row| row["node"] == name[..]);
+            let row = row.ok_or_else(|| Failure::Run(format!("the roots don't know {name}")))?;
+            match row["is"].as_str() {
+                Some("up") => {}
+                Some("unknown") if since.elapsed() < patience => is_known = false,
+                _ => {
+                    let why = format!("{name} is not up: nothing is restarted while it is not");
+                    return Err(Failure::Run(why));
+                }
+            }
+        }
+        if is_known {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
 /// Name of the root that leads.
 fn leader<'a>(file: &'a ClusterFile, status: &Value) -> Option<&'a str> {
     let replica = usize::try_from(status["leader"].as_u64()?).ok()?;
@@ -107,13 +137,7 @@ pub fn run(args: &UpgradeArgs) -> Result<(), Failure> {
     };
     // Nobody is taken down while another one is away already. All machines are known to the first shard's
     // roots, and each root's log to those of its own.
-    let all = status(&file)?;
-    for node in &file.nodes {
-        if !known(&file, &node.name, &all)?.is_up {
-            let why = format!("{} is not up: nothing is restarted while it is not", node.name);
-            return Err(Failure::Run(why));
-        }
-    }
+    all_up(&file, args.patience, || status(&file))?;
     let (count, mut done) = (left.len(), 0);
     while !left.is_empty() {
         let shards: Vec<(ClusterFile, Value)> = file
@@ -174,6 +198,7 @@ fn restart(run: &str, node: &NodeEntry) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::path::Path;
 
     use serde_json::json;
@@ -207,6 +232,30 @@ mod tests {
         let some = order(&file, &["root-2".to_string(), "edge-1".to_string()]).expect("an order");
         assert_eq!(names(&some), ["edge-1", "root-2"]);
         assert!(order(&file, &["nobody".to_string()]).is_err());
+    }
+
+    #[test]
+    fn who_was_not_heard_of_yet_is_waited_for_and_who_is_away_is_not() {
+        let file = file();
+        let told = |of: &str, is: &str| {
+            let row = |node: &NodeEntry| json!({ "node": node.name, "is": if node.name == of { is } else { "up" } });
+            json!({ "nodes": file.nodes.iter().map(row).collect::<Vec<_>>() })
+        };
+        let asked = Cell::new(0);
+        let soon = || {
+            asked.set(asked.get() + 1);
+            Ok(told("edge-1", if asked.get() < 3 { "unknown" } else { "up" }))
+        };
+        let patience = Duration::from_secs(60);
+        assert_eq!((all_up(&file, patience, soon), asked.get()), (Ok(()), 3));
+        let why = |patience, is| {
+            let outcome = all_up(&file, patience, || Ok(told("proxy-1", is)));
+            outcome.expect_err("it is not up").to_string()
+        };
+        assert!(why(patience, "away").starts_with("proxy-1 is not up"), "at once");
+        assert!(why(2 * LOOK_EVERY, "unknown").starts_with("proxy-1 is not up"));
+        let none = all_up(&file, patience, || Ok(json!({ "nodes": [] })));
+        assert!(none.expect_err("nobody").to_string().contains("don't know root-1"));
     }
 
     #[test]

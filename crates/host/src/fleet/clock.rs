@@ -19,11 +19,12 @@ use types::{Channel, ClockReading, Nanos, NodeId};
 use super::file::{ClusterFile, Port};
 use super::messages::{Followed, Ring};
 use super::names;
+use super::node::bind;
 use crate::clock_agent::{FreeClock, HostedAgent, KeptClock, UNKNOWN_NS, Wrong};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::followed_clock::{self, FollowedClock, Source};
-use crate::sockets::{self, io};
+use crate::sockets::io;
 
 /// No machine's number.
 const NOBODY: NodeId = NodeId(0);
@@ -99,7 +100,7 @@ impl NodeClock {
             wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },
             ..LoopConfig::default()
         };
-        let socket = sockets::udp(file.bound(node, Port::Clock)).map_err(io)?;
+        let socket = bind(file, node, Port::Clock)?;
         let mut of = Loop::new(own, Arc::new(directory), habits).map_err(io)?;
         let sockets = vec![(Channel::OVERLAY, socket)];
         of.add_node(NodeId(number), HostedAgent(kept), sockets, []).map_err(io)?;

@@ -46,6 +46,12 @@ const GENERATION: &str = "generation";
 /// Days that certificates hold.
 pub const DAYS: u16 = 825;
 
+/// Whether a file of a folder of keys is for its owner's eyes only.
+pub(super) fn is_secret(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.ends_with(".key.pem") || [SECRET, GATE].contains(&name)
+}
+
 /// What the roots derive all keys of a venue from.
 #[derive(Clone)]
 pub struct RootSecret([u8; 32]);
@@ -118,9 +124,9 @@ impl RootSecret {
 fn unhex(path: &Path) -> Result<[u8; 32], Failure> {
     let text = crate::tls::read(&path.display().to_string())?;
     let text = String::from_utf8_lossy(&text);
-    bytes_of(text.trim())
-        .and_then(|bytes| bytes.try_into().ok())
-        .ok_or_else(|| on(path, "64 hexadecimal digits are needed"))
+    bytes_of(text.trim()).and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
+        Failure::Usage(format!("{}: 64 hexadecimal digits are needed", path.display()))
+    })
 }
 
 /// The bytes that hexadecimal digits name.
@@ -259,9 +265,12 @@ impl Issuer {
         }
         let pair = Pair { certificate: text(&certificate)?, key: text(&key)? };
         let facts = net::CertificateFacts::of(pair.certificate.as_bytes());
-        let facts = facts.map_err(|error| on(&certificate, error))?;
+        let wrong = |error| Failure::Usage(format!("{}: {error}", certificate.display()));
+        let facts = facts.map_err(wrong)?;
         let (chain, holds_until) = (pair.certificate.clone(), facts.holds_until);
-        Ok(Some(Issuer { authority: Authority::again(&facts.name, pair)?, chain, holds_until }))
+        let authority = Authority::again(&facts.name, pair)
+            .map_err(|error| Failure::Usage(format!("{}: {error}", key.display())))?;
+        Ok(Some(Issuer { authority, chain, holds_until }))
     }
 
     /// The chain of certificates, PEM, of a node for the key of a request: its own of this generation, and
@@ -317,17 +326,19 @@ impl Credentials {
     /// Those of a node, in its folder.
     ///
     /// # Errors
-    /// Files that are missing, and how to make them.
+    /// Files that are missing or can't be used together, and how to make them.
     pub fn read(file: &ClusterFile, folder: &Path, name: &str) -> Result<Credentials, Failure> {
         let hint = |why: Failure| {
-            Failure::Usage(format!("{why}; `fairbell cluster issue {name}` makes it"))
+            Failure::Usage(format!("{why}; `fairbell cluster issue {name}` makes the node's files"))
         };
-        let of = |name: String| text(&folder.join(name)).map_err(hint);
-        let own = (of(format!("{name}.pem"))?, of(format!("{name}.key.pem"))?);
+        let [certificate, key] = ["pem", "key.pem"].map(|end| folder.join(format!("{name}.{end}")));
+        let path = file.authority_path();
+        let authority = text(&path)?;
+        let own = crate::tls::own((&certificate, &key), (&path, &authority)).map_err(hint)?;
         let gate = Key::new(&unhex(&folder.join(GATE)).map_err(hint)?);
         Ok(Credentials {
             folder: folder.to_path_buf(),
-            authority: text(&file.authority_path())?,
+            authority,
             own,
             gate: gate.map_err(|error| Failure::Run(error.to_string()))?,
         })
@@ -382,4 +393,75 @@ impl Credentials {
 
 fn wrong(error: net::TlsError) -> Failure {
     Failure::Usage(format!("certificates of the cluster: {error}"))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use types::Nanos;
+
+    use super::*;
+    use crate::fleet::file::NodeRole;
+
+    /// A venue's files with all keys, in a folder that goes with it.
+    pub struct Made(pub ClusterFile);
+
+    impl Made {
+        /// A root and an edge.
+        pub fn new(name: &str) -> Made {
+            let dir = format!("fairbell-keys-{name}-{}", std::process::id());
+            let dir = std::env::temp_dir().join(dir);
+            let _ = std::fs::remove_dir_all(&dir);
+            files::folder(&dir).expect("a folder");
+            let nodes = [("root-1", NodeRole::Root), ("edge-1", NodeRole::Edge)];
+            let nodes = nodes.map(|(name, role)| NodeEntry::new(name, name, vec![role]));
+            let path = dir.join("cluster.toml");
+            let file = ClusterFile::new(&path, name, Nanos(1), nodes.to_vec()).expect("a file");
+            found(&file).expect("an authority");
+            for node in &file.nodes {
+                issue(&file, &node.name, DAYS).expect("keys");
+            }
+            Made(file)
+        }
+
+        pub fn keys(&self, name: &str) -> PathBuf {
+            Credentials::folder(&self.0, name)
+        }
+
+        pub fn read(&self, name: &str) -> Result<Credentials, Failure> {
+            Credentials::read(&self.0, &self.keys(name), name)
+        }
+    }
+
+    impl Drop for Made {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(self.0.path.with_file_name(""));
+        }
+    }
+
+    #[test]
+    fn files_that_cannot_be_used_together_are_refused_by_name() {
+        let (ours, theirs) = (Made::new("ours"), Made::new("theirs"));
+        let key = ours.keys("edge-1").join("edge-1.key.pem");
+        let authority = ours.0.authority_path();
+        let other = |path: PathBuf| std::fs::read(path).expect("there");
+        let cases = [
+            (key.clone(), Vec::new(), "edge-1.key.pem: no private key"),
+            (key, other(ours.keys("root-1").join("root-1.key.pem")), "edge-1.key.pem: it is not"),
+            (authority.clone(), other(theirs.0.authority_path()), "edge-1.pem: the authority of"),
+            (authority, Vec::new(), "authority.pem: no certificate of an authority"),
+            (ours.keys("edge-1").join(GATE), Vec::new(), "gate.key: 64 hexadecimal digits"),
+        ];
+        for (path, bytes, wanted) in cases {
+            let good = other(path.clone());
+            assert!(ours.read("edge-1").is_ok(), "control: before {wanted}");
+            std::fs::write(&path, bytes).expect("written");
+            match ours.read("edge-1").map(drop) {
+                Err(Failure::Usage(why)) => assert!(why.contains(wanted), "{wanted}: {why}"),
+                other => panic!("{wanted}: {other:?}"),
+            }
+            std::fs::write(&path, good).expect("written");
+        }
+        issue(&ours.0, "edge-1", 0).expect("one that is over");
+        assert!(ours.read("edge-1").is_ok(), "the roots say that it is over");
+    }
 }

@@ -2,6 +2,7 @@
 //! clock, limits, ways to the others.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,12 +15,13 @@ use serde::Serialize;
 use types::Nanos;
 
 use super::addresses::IpVersion;
-use super::credentials::{Credentials, Issuer, RootSecret, generation, named};
+use super::credentials::{self, Credentials, Issuer, RootSecret, generation, named};
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port};
 use crate::clock_sources;
 use crate::config::Clocks;
 use crate::failure::Failure;
 use crate::phc::{Device, Hardware};
+use crate::replica::certificates;
 use crate::sockets;
 
 /// How long a root's door may take to be reached.
@@ -169,9 +171,16 @@ impl Doctor {
     }
 
     fn keys(&mut self, file: &ClusterFile, node: &NodeEntry, keys: &Path) {
+        self.modes(keys);
         let read = Credentials::read(file, keys, &node.name);
-        if self.judge("keys", read, |own| own.folder.display().to_string()).is_none() {
+        let Some(own) = self.judge("keys", read, |own| own.folder.display().to_string()) else {
             return;
+        };
+        let of = file.of_node(node);
+        if let Some(id) = file.node(&node.name).ok().and_then(|(number, _)| of.replica(number)) {
+            let authority = (&*file.authority_path(), own.authority());
+            let read = certificates::Credentials::in_folder(keys, (of.group(), id), authority);
+            self.judge("replica's keys", read, |_| format!("those of replica {id}"));
         }
         let path = keys.join(format!("{}.pem", node.name));
         let chain = crate::tls::read(&path.display().to_string());
@@ -212,6 +221,28 @@ impl Doctor {
         }
         if let Err(failure) = generation(keys) {
             self.say("generation", Verdict::Bad, failure.to_string());
+        }
+    }
+
+    /// Whether others than their owner may read or write the secret files of a folder.
+    fn modes(&mut self, keys: &Path) {
+        let Ok(entries) = std::fs::read_dir(keys) else { return };
+        let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        files.sort();
+        for path in files.iter().filter(|path| credentials::is_secret(path)) {
+            let Ok(about) = std::fs::metadata(path) else { continue };
+            let mode = about.permissions().mode() & 0o777;
+            let verdict = match mode {
+                mode if mode & 0o027 != 0 => Verdict::Bad,
+                // A group that reads may be wanted, as where it is the process's alone.
+                mode if mode & 0o040 != 0 => Verdict::Poor,
+                _ => continue,
+            };
+            let whom = if verdict == Verdict::Bad { "others than its owner" } else { "its group" };
+            let path = path.display();
+            let found =
+                format!("{path} has mode {mode:03o}, open to {whom}: `chmod 600 {path}` closes it");
+            self.say("modes of keys", verdict, found);
         }
     }
 
@@ -386,6 +417,38 @@ pub(super) fn days_left(until: u64) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::credentials::tests::Made;
+
+    /// What it finds of a machine's keys, without the good.
+    fn complaints(of: &Made, name: &str) -> Vec<(Verdict, String)> {
+        let (mut doctor, (_, node)) = (Doctor::default(), of.0.node(name).expect("there"));
+        doctor.keys(&of.0, node, &of.keys(name));
+        let all = doctor.findings.into_iter().filter(|one| one.verdict != Verdict::Good);
+        all.map(|one| (one.verdict, one.found)).collect()
+    }
+
+    #[test]
+    fn keys_that_let_nobody_in_or_are_open_to_others_are_complained_of() {
+        let made = Made::new("doctor");
+        assert_eq!((complaints(&made, "root-1"), complaints(&made, "edge-1")), (vec![], vec![]));
+        let keys = made.keys("root-1");
+        let own = keys.join("root-1.key.pem");
+        for (mode, verdict) in
+            [(0o640, Verdict::Poor), (0o604, Verdict::Bad), (0o660, Verdict::Bad)]
+        {
+            std::fs::set_permissions(&own, PermissionsExt::from_mode(mode)).expect("set");
+            let found = complaints(&made, "root-1");
+            assert!(found.len() == 1 && found[0].0 == verdict, "{mode:o}: {found:?}");
+            assert!(found[0].1.contains("root-1.key.pem has mode"), "{found:?}");
+        }
+        std::fs::set_permissions(&own, PermissionsExt::from_mode(0o600)).expect("set");
+        for name in ["replica-1.key.pem", "root-1.key.pem"] {
+            std::fs::write(keys.join(name), "").expect("written");
+            let found = complaints(&made, "root-1");
+            assert!(found.len() == 1 && found[0].0 == Verdict::Bad, "{found:?}");
+            assert!(found[0].1.contains(&format!("{name}: no private key")), "{found:?}");
+        }
+    }
 
     #[test]
     fn days_are_counted_to_the_end() {

@@ -3,6 +3,7 @@
 //! A machine that is no root asks the group for its keys first, waits until its clock has a bound, and
 //! then runs its proxies and edges (`super::overlay`). A root runs its replica and the door of the others.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
@@ -532,7 +533,7 @@ fn with_leaders(leaders: impl IntoIterator<Item = LeaderEndpoint>) -> Result<Dir
 /// The kernel's, with the address.
 pub fn bind(file: &ClusterFile, node: &NodeEntry, port: Port) -> Result<UdpSocket, Failure> {
     let at = file.bound(node, port);
-    sockets::udp(at).map_err(|error| Failure::Run(format!("UDP {at} ({port:?}): {error}")))
+    sockets::udp(at).map_err(|error| unbound(node, ("UDP", at, port), &error))
 }
 
 pub(super) fn listen(
@@ -541,7 +542,20 @@ pub(super) fn listen(
     port: Port,
 ) -> Result<TcpListener, Failure> {
     let at = file.bound(node, port);
-    sockets::listener(at).map_err(|error| Failure::Run(format!("TCP {at} ({port:?}): {error}")))
+    sockets::listener(at).map_err(|error| unbound(node, ("TCP", at, port), &error))
+}
+
+/// Which port of a machine can't be had, and why.
+fn unbound(
+    node: &NodeEntry,
+    (kind, at, port): (&str, SocketAddr, Port),
+    error: &std::io::Error,
+) -> Failure {
+    let hint = match error.kind() {
+        ErrorKind::AddrInUse => format!("; does {} run already, or another program?", node.name),
+        _ => String::new(),
+    };
+    Failure::Run(format!("{kind} {at} ({port:?}): {error}{hint}"))
 }
 
 /// What the edge of a machine has, with its sockets bound.

@@ -35,6 +35,7 @@ use crate::replica::gate::{self, Entrant, Gate, Limits};
 use crate::replica::line::RootLine;
 use crate::replica::node::StatusHandle;
 
+mod doubles;
 mod greeting;
 mod joins;
 mod learners;
@@ -183,6 +184,7 @@ pub struct Server {
     references: Mutex<References>,
     observer: Mutex<Observed>,
     learners: Mutex<learners::Learners>,
+    doubles: Mutex<doubles::Doubles>,
     planning: planning::Planning,
     scaling: scaling::Scaling,
     joins: joins::Joins,
@@ -194,6 +196,8 @@ struct Observed {
     /// The term that it is of.
     term: u64,
     of: Observer,
+    /// Since when; none before the first.
+    since: Option<Instant>,
     /// Observations that had no room at their machines.
     lost: u64,
 }
@@ -240,6 +244,7 @@ impl Server {
             references: Mutex::default(),
             observer: Mutex::default(),
             learners: Mutex::default(),
+            doubles: Mutex::default(),
             planning: planning::Planning::default(),
             scaling: scaling::Scaling::default(),
             joins: joins::Joins::default(),
@@ -258,6 +263,7 @@ impl Server {
             self.keep_learners(first);
             first &= !self.standing().seen;
             self.refer();
+            self.tell_single();
             if let Some(news) = news {
                 self.observe(news);
             }
@@ -272,6 +278,7 @@ impl Server {
             let mut observed = lock(&self.observer);
             let same = observed.term == term;
             observed.term = term;
+            observed.since = observed.since.filter(|_| same).or_else(|| Some(Instant::now()));
             same.then(|| observed.of.inputs())
         };
         let Some(Inputs { now, applied, new }) = news.inputs else { return };
@@ -404,7 +411,7 @@ impl Server {
         tls: &ServerTls,
         stop: &AtomicBool,
     ) -> std::io::Result<()> {
-        let stream = &entrant.stream;
+        let (stream, at) = (&entrant.stream, entrant.stream.peer_addr()?);
         let mut sealed = tls.accept(Arc::clone(stream), entrant.until).inspect_err(|error| {
             self.tell_refused(entrant.number, &format!("node {}", entrant.number), error);
         })?;
@@ -458,7 +465,10 @@ impl Server {
         }
         // How wrong its clock is it says with its health.
         lock(&self.references).hear(caller.number, follows, UNKNOWN_NS);
+        let life = (caller.number, admitted.life);
+        lock(&self.doubles).enter(Instant::now(), life, at);
         let left = self.hear(&mut sealed, &mut reader, &caller, admitted, stop);
+        lock(&self.doubles).leave(life);
         lock(&self.heard).remove(&caller.number);
         lock(&self.references).leave(caller.number);
         left
@@ -571,6 +581,7 @@ impl Server {
             match reader.next::<FromNode>(sealed)? {
                 Some(FromNode::Health(health)) => {
                     self.tell_quarantine(&caller.name, &health);
+                    self.tell_doubled(caller, known.life);
                     let (follows, bound_ns) = (health.follows, health.clock_bound_ns);
                     lock(&self.references).hear(caller.number, follows, bound_ns);
                     remembers = is_root && health.plans;

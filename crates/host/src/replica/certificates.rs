@@ -4,13 +4,13 @@
 //! `replica-1.pem` and `replica-1.key.pem` and so on lie in the folder of a root's keys
 //! ([`crate::fleet::credentials`]). The roots' secret makes nobody a replica.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use net::{ClientTls, Clients, Identity, ServerTls};
 
 use super::cluster::Cluster;
 use crate::failure::Failure;
-use crate::tls::read;
+use crate::tls::own;
 
 /// The name of a replica in its certificate.
 pub fn name(group: u64, id: u8) -> String {
@@ -20,10 +20,6 @@ pub fn name(group: u64, id: u8) -> String {
 /// What the names of all replicas of a group end with.
 pub fn domain(group: u64) -> String {
     format!("group-{group:016x}.fairbell")
-}
-
-fn text(path: PathBuf) -> Result<String, Failure> {
-    Ok(String::from_utf8_lossy(&read(&path.display().to_string())?).into_owned())
 }
 
 /// A replica's own certificate and key, and its group's authority.
@@ -39,20 +35,30 @@ impl Credentials {
     /// Those of replica `id`.
     ///
     /// # Errors
-    /// Files that are missing, and how to make them.
+    /// Files that are missing or can't be used together, and how to make them.
     pub fn read(cluster: &Cluster, id: u8) -> Result<Credentials, Failure> {
+        let authority = (Path::new("authority.pem"), &cluster.authority[..]);
+        Credentials::in_folder(&cluster.keys, (cluster.group, id), authority)
+    }
+
+    /// Those of replica `id` of a group, in a folder; `authority`: the file of its certificate, and that, PEM.
+    ///
+    /// # Errors
+    /// As [`Credentials::read`].
+    pub fn in_folder(
+        folder: &Path,
+        (group, id): (u64, u8),
+        authority: (&Path, &str),
+    ) -> Result<Credentials, Failure> {
         let hint = |why: Failure| {
             Failure::Usage(format!(
                 "{why}; `fairbell cluster issue NODE` makes certificates and keys"
             ))
         };
-        let of = |end: &str| text(cluster.keys.join(format!("replica-{id}.{end}"))).map_err(hint);
-        Ok(Credentials {
-            group: cluster.group,
-            authority: cluster.authority.clone(),
-            chain: of("pem")?,
-            key: of("key.pem")?,
-        })
+        let [certificate, key] =
+            ["pem", "key.pem"].map(|end| folder.join(format!("replica-{id}.{end}")));
+        let (chain, key) = own((&certificate, &key), authority).map_err(hint)?;
+        Ok(Credentials { group, authority: authority.1.to_string(), chain, key })
     }
 
     fn identity(&self) -> Identity<'_> {

@@ -6,7 +6,6 @@
 //! UDP port of their own, and both ends take times from the clock that the machine's nodes read.
 
 use std::collections::BTreeMap;
-use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,6 +19,7 @@ use super::{PROBES_MAX, ProbeOrder, Probed};
 use crate::failure::Failure;
 use crate::fleet::credentials::bytes_of;
 use crate::fleet::file::{ClusterFile, NODES_MAX, NodeEntry, Port};
+use crate::fleet::node::bind;
 use crate::sockets::io;
 
 /// The agent for its loop.
@@ -237,9 +237,7 @@ impl Prober {
         (number, node): (u16, &NodeEntry),
         clock: Clock,
     ) -> Result<(Prober, Loop<ProbeAgent>), Failure> {
-        let at = file.bound(node, Port::Probe);
-        let socket = UdpSocket::bind(at)
-            .map_err(|error| Failure::Run(format!("UDP {at} (probes): {error}")))?;
+        let socket = bind(file, node, Port::Probe)?;
         let directory = Directory::new(&[]).map_err(|error| Failure::Usage(error.to_string()))?;
         let habits = LoopConfig {
             wait: WaitStrategy { spin_ns: 0, timer_spin_ns: 0 },

@@ -41,6 +41,12 @@ impl Server {
         lock(&self.observer).of.fairness(uncertainty_ns, Nanos::MICRO + 2 * uncertainty_ns)
     }
 
+    /// Whether this replica leads for so short a time that nodes that are up may not have come yet.
+    fn has_just_begun(&self, term: u64) -> bool {
+        let observed = lock(&self.observer);
+        observed.term != term || observed.since.is_none_or(|since| since.elapsed() < SILENT)
+    }
+
     fn fairness_lines(&self, of: &Fairness) -> Vec<String> {
         let us = |ns: u64| ns as f64 / 1e3;
         let pair = |spread: &Spread| format!("{:.0} / {:.0}", us(spread.p50), us(spread.p99));
@@ -112,6 +118,7 @@ impl Server {
         let epoch = standing.nodes.key_epoch();
         // One after the other: two operators who ask at once must not wait for each other.
         let generations = lock(&self.generations).clone();
+        let has_just_begun = self.has_just_begun(standing.term);
         let heard = lock(&self.heard);
         let tree = standing.nodes.tree();
         let replaced = tree.replaced.iter().map(|(old, new)| {
@@ -148,6 +155,7 @@ impl Server {
                 None if generations.get(&number).is_some_and(|last| *last <= known.revoked) => {
                     "revoked"
                 }
+                None if has_just_begun => "unknown",
                 None => "away",
             };
             let health = one.map(|one| one.health.clone()).unwrap_or_default();
