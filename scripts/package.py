@@ -4,7 +4,7 @@
     scripts/package.py [--binary PATH] [--out DIR]
     scripts/package.py --build-only
 
-Without --binary it is built (release profile); --build-only does that alone and says where the program is. The same program and
+Without --binary it is built (profile dist: the whole program optimized as one); --build-only does that alone and says where the program is. The same program and
 sources give the same bytes: files are in the order of their names, of root, of the mode that is said here, and of the time
 SOURCE_DATE_EPOCH, by default that of the last commit.
 Needs binutils and dpkg-deb. DIR (default target/package) gets SHA256SUMS over all of it.
@@ -46,7 +46,7 @@ def sha256(data):
 
 
 def built():
-    """A release build without the paths of this machine in it, Rust's or C's."""
+    """A build without the paths of this machine in it, Rust's or C's."""
     cargo = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute() / "package-build"
     # The last one that fits holds.
@@ -54,10 +54,10 @@ def built():
     rust = " ".join(f"--remap-path-prefix={path}={name}" for path, name in names)
     c = " ".join(f"-ffile-prefix-map={path}={name}" for path, name in names)
     subprocess.run(
-        ["cargo", "build", "--locked", "--release", "--package", "fairbell"], check=True, cwd=ROOT,
+        ["cargo", "build", "--locked", "--profile", "dist", "--package", "fairbell"], check=True, cwd=ROOT,
         env=os.environ | {"RUSTFLAGS": rust, "CFLAGS": c, "CARGO_TARGET_DIR": str(target), "CARGO_INCREMENTAL": "0"},
     )
-    return target / "release" / "fairbell"
+    return target / "dist" / "fairbell"
 
 
 def describe_commands(program, folder):
