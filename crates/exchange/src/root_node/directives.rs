@@ -8,12 +8,12 @@ use types::{ClockReading, Command, Nanos, Outbox, ShardId};
 use zerocopy::{IntoBytes, TryFromBytes};
 
 use super::Root;
-use super::shards::Kind;
+use super::shards::{HEADER, Kind, TAG};
 
 /// Shortest time between two times that the same command is passed on to the same shard.
 const DIRECT_NS: u64 = 10 * Nanos::MILLI;
-/// Outcomes that are kept and told.
-const OUTCOMES: usize = 8;
+/// Outcomes that are kept and told: of as many commands as shards keep.
+const OUTCOMES: usize = DIRECTIVES_KEPT;
 /// Bytes of an outcome.
 const OUTCOME: usize = 8;
 /// How often a new outcome is told.
@@ -21,8 +21,14 @@ const REPEATS: u32 = 10;
 
 /// Outcomes of the newest commands for all shards, as one shard's engine has them: number, and whether it
 /// was carried out.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Told([(u32, bool); OUTCOMES]);
+
+impl Default for Told {
+    fn default() -> Told {
+        Told([(0, false); OUTCOMES])
+    }
+}
 
 impl Told {
     /// Whether the command with this number was carried out; `None`: not known, or not any more.
@@ -53,11 +59,16 @@ impl Told {
         true
     }
 
-    fn write(&self, buffer: &mut Vec<u8>) {
-        for (number, done) in self.0.iter().filter(|(number, _)| *number > 0) {
-            buffer.extend_from_slice(&number.to_le_bytes());
-            buffer.extend_from_slice(&[u8::from(!done), 0, 0, 0]);
-        }
+    /// Those that there are.
+    fn known(&self) -> impl Iterator<Item = &(u32, bool)> {
+        self.0.iter().filter(|(number, _)| *number > 0)
+    }
+}
+
+fn write<'a>(outcomes: impl Iterator<Item = &'a (u32, bool)>, buffer: &mut Vec<u8>) {
+    for (number, done) in outcomes {
+        buffer.extend_from_slice(&number.to_le_bytes());
+        buffer.extend_from_slice(&[u8::from(!done), 0, 0, 0]);
     }
 }
 
@@ -113,7 +124,7 @@ impl std::error::Error for DirectError {}
 
 impl Root {
     /// Whether a shard's engine has carried out the command for all with this number, or refused it; `None` where
-    /// that is not known: it was not heard of, or the command is none of the newest 8.
+    /// that is not known: it was not heard of, or the command is none of the newest 64.
     pub fn directed(&self, shard: ShardId, number: u32) -> Option<bool> {
         match self.engine.config().shard == shard {
             true => self.outcomes.directed.outcomes.of(number),
@@ -129,8 +140,12 @@ impl Root {
         let Directed { outcomes, repeats } = &mut outcomes.directed;
         if *repeats > 0 {
             *repeats -= 1;
-            let fill = |buffer: &mut Vec<u8>| outcomes.write(buffer);
-            shards.send((ShardId(0), Kind::Outcomes), directive, fill, out);
+            let most = (shards.datagram_max.saturating_sub(HEADER + TAG) / OUTCOME).max(1);
+            let mut known = outcomes.known().peekable();
+            while known.peek().is_some() {
+                let fill = |buffer: &mut Vec<u8>| write(known.by_ref().take(most), buffer);
+                shards.send((ShardId(0), Kind::Outcomes), directive, fill, out);
+            }
         }
     }
 
@@ -230,22 +245,25 @@ mod tests {
         own.note(3, Applied::Done);
         own.note(3, Applied::DuplicateRequest);
         own.note(4, Applied::Refused);
-        let (mut bytes, mut told) = (Vec::new(), Told::default());
-        own.outcomes.write(&mut bytes);
-        assert!(told.hear(&bytes) && told.hear(&bytes));
+        let bytes = |own: &Directed| {
+            let mut bytes = Vec::new();
+            write(own.outcomes.known(), &mut bytes);
+            bytes
+        };
+        let mut told = Told::default();
+        assert!(told.hear(&bytes(&own)) && told.hear(&bytes(&own)));
         assert_eq!(
             [3, 4, 5, 0].map(|number| told.of(number)),
             [Some(true), Some(false), None, None]
         );
-        own.note(11, Applied::Refused);
-        bytes.clear();
-        own.outcomes.write(&mut bytes);
-        assert!(told.hear(&bytes));
-        assert_eq!([3, 4, 11].map(|number| told.of(number)), [None, Some(false), Some(false)]);
+        own.note(67, Applied::Refused);
+        assert!(told.hear(&bytes(&own)));
+        assert_eq!([3, 4, 67].map(|number| told.of(number)), [None, Some(false), Some(false)]);
         // An old datagram takes nothing back.
         assert!(told.hear(&[3, 0, 0, 0, 0, 0, 0, 0]));
-        assert_eq!(told.of(11), Some(false));
-        for wrong in [&[1, 0, 0, 0, 2, 0, 0, 0][..], &[1, 0, 0, 0, 0, 0, 0, 9], &[1], &[0; 72]] {
+        assert_eq!(told.of(67), Some(false));
+        for wrong in [&[1, 0, 0, 0, 2, 0, 0, 0][..], &[1, 0, 0, 0, 0, 0, 0, 9], &[1], &[0; 65 * 8]]
+        {
             assert!(!told.hear(wrong), "{wrong:?}");
         }
     }
