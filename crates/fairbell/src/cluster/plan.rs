@@ -14,7 +14,7 @@ use host::failure::{Failure, on};
 use host::files;
 use host::fleet::file::ClusterFile;
 use host::fleet::messages::Operation;
-use host::fleet::plan::{Measured, PlanReport, PlanRequest, Predicted, TreeLine};
+use host::fleet::plan::{Measured, PlanReport, PlanRequest, Predicted, TreeLine, is_never};
 
 use super::prices::{Cost, Prices, Provided, cost, provide};
 use super::{At, operator, shards};
@@ -23,9 +23,6 @@ use super::{At, operator, shards};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The price list beside the cluster file.
 const PRICES: &str = "prices.toml";
-/// A time from which on it is none: what never arrives has the largest time that there is, to which other
-/// times may have been added.
-const NEVER_NS: f64 = planner::routes::LOST as f64 / 2.0;
 
 /// Options of `fairbell cluster plan`.
 #[derive(Args, Clone, Debug)]
@@ -204,11 +201,6 @@ fn figure(plan: &PlanReport) -> Figure {
         y: "trees, the quickest first",
         curves: plan.trees.iter().enumerate().map(curve).collect(),
     }
-}
-
-/// Whether a time is beyond what arrived: too many of its datagrams were lost.
-fn is_never(ns: f64) -> bool {
-    ns.abs() >= NEVER_NS
 }
 
 fn us(ns: f64) -> String {

@@ -219,6 +219,12 @@ impl Predicted {
     }
 }
 
+/// Whether a time, ns, is none: of a datagram that never arrives it is the largest that there is, to which other
+/// times may have been added.
+pub fn is_never(ns: f64) -> bool {
+    ns.abs() >= planner::routes::LOST as f64 / 2.0
+}
+
 /// OML as the observer measured it, ns.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Measured {

@@ -19,7 +19,7 @@ use crate::fleet::observer::SPAN_NS;
 use crate::fleet::plan::forest::{Candidate, Forest, Pool, Wanted, seated};
 use crate::fleet::plan::measuring::Measuring;
 use crate::fleet::plan::{
-    AppliedLine, Measured, PAIRS_MAX, PairLine, PlanReport, PlanRequest, ProbeOrder, Probed,
+    AppliedLine, Measured, PAIRS_MAX, PairLine, PlanReport, PlanRequest, ProbeOrder, Probed, is_never,
 };
 
 /// Longest wait for machines beyond the length of a job.
@@ -522,10 +522,13 @@ impl Server {
 
 /// A plan in a line.
 fn summary(plan: &PlanReport) -> String {
-    let us = |ns: f64| ns / 1e3;
+    let us = |ns: f64| match is_never(ns) {
+        true => "-".to_string(),
+        false => format!("{:.0}", ns / 1e3),
+    };
     let verdict = &plan.verdict;
     let gain = format!(
-        "best of {} trees is {}, which gains {:.0} us to the last arrival ({:.1} %, p = {:.3})",
+        "best of {} trees is {}, which gains {} us to the last arrival ({:.1} %, p = {:.3})",
         plan.trees.len(),
         verdict.strategy,
         us(verdict.gain_ns),
@@ -539,7 +542,7 @@ fn summary(plan: &PlanReport) -> String {
         };
     };
     let measured = |of: &Option<Measured>| {
-        of.map_or("-".to_string(), |of| format!("{:.0}", us(of.p50_ns as f64)))
+        of.map_or("-".to_string(), |of| us(of.p50_ns as f64))
     };
     let predicted = &applied.predicted;
     let stands = plan.trees.iter().find(|tree| tree.strategy == applied.strategy);
@@ -547,8 +550,8 @@ fn summary(plan: &PlanReport) -> String {
     let more = names.len() > NAMES_MAX;
     names.truncate(NAMES_MAX);
     format!(
-        "{gain}; {} is epoch {}: {}{}; us to the last arrival (p50): before {}, predicted {:.0} ({:.0} \
-         to {:.0}), measured {}",
+        "{gain}; {} is epoch {}: {}{}; us to the last arrival (p50): before {}, predicted {} ({} \
+         to {}), measured {}",
         applied.strategy,
         applied.epoch,
         names.join(", "),
@@ -569,6 +572,17 @@ mod tests {
         let after = after.then(Measured::default);
         let applied = Some(AppliedLine { after, ..AppliedLine::default() });
         PlanReport { at_ns, applied, ..PlanReport::default() }
+    }
+
+    #[test]
+    fn a_time_beyond_what_arrived_is_no_number() {
+        let mut plan = made(1, true);
+        assert!(summary(&plan).contains("predicted 0 (0 to 0)"), "{}", summary(&plan));
+        let applied = plan.applied.as_mut().expect("applied");
+        applied.predicted.high_ns = planner::routes::LOST as f64 + 5e3;
+        plan.verdict.gain_ns = -(planner::routes::LOST as f64);
+        let line = summary(&plan);
+        assert!(line.contains("predicted 0 (0 to -)") && line.contains("gains - us"), "{line}");
     }
 
     #[test]
