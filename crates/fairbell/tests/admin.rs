@@ -118,8 +118,9 @@ fn an_exchange_is_steered_and_its_log_replays() {
 /// Every action has its two lines, with who and what came of it.
 fn audited(out: &Path) {
     let text = std::fs::read_to_string(out.join("admin-audit.jsonl")).expect("an audit file");
-    let lines: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    // What the exchange itself notes on a busy machine is there, too.
+    let lines: Vec<Value> = lines.filter(|line| line["stage"] != "noted").collect();
     let stages: Vec<&str> = lines.iter().filter_map(|line| line["stage"].as_str()).collect();
     for pair in stages.chunks(2) {
         assert!(matches!(pair, ["asked", "done" | "refused"]), "{pair:?}");
