@@ -19,7 +19,8 @@ use crate::fleet::observer::SPAN_NS;
 use crate::fleet::plan::forest::{Candidate, Forest, Pool, Wanted, seated};
 use crate::fleet::plan::measuring::Measuring;
 use crate::fleet::plan::{
-    AppliedLine, Measured, PAIRS_MAX, PairLine, PlanReport, PlanRequest, ProbeOrder, Probed, is_never,
+    AppliedLine, Measured, PAIRS_MAX, PairLine, PlanReport, PlanRequest, ProbeOrder, Probed,
+    is_never,
 };
 
 /// Longest wait for machines beyond the length of a job.
@@ -541,9 +542,7 @@ fn summary(plan: &PlanReport) -> String {
             why => format!("{gain}; the tree stays: {why}"),
         };
     };
-    let measured = |of: &Option<Measured>| {
-        of.map_or("-".to_string(), |of| us(of.p50_ns as f64))
-    };
+    let measured = |of: &Option<Measured>| of.map_or("-".to_string(), |of| us(of.p50_ns as f64));
     let predicted = &applied.predicted;
     let stands = plan.trees.iter().find(|tree| tree.strategy == applied.strategy);
     let mut names = stands.map(|tree| tree.proxies.clone()).unwrap_or_default();
