@@ -206,7 +206,7 @@ mod tests {
         let mut journal = Journal::open(folder, &config).expect("a new journal").0;
         let over = AtomicBool::new(false);
         std::thread::scope(|threads| {
-            threads.spawn(|| {
+            let writer = threads.spawn(|| {
                 for seq in (1..50_000).take_while(|_| !over.load(Ordering::Relaxed)) {
                     journal.append(1, input(seq).as_bytes()).expect("room");
                     journal.flush().expect("room");
@@ -215,9 +215,9 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(20));
             let found = (0..60).try_for_each(|_| verified(&dir).map(drop));
             over.store(true, Ordering::Relaxed);
-            let removed = std::fs::remove_dir_all(&dir);
+            writer.join().expect("the writer ends");
+            std::fs::remove_dir_all(&dir).expect("a folder");
             found.expect("whole");
-            removed.expect("a folder");
         });
     }
 
