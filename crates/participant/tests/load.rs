@@ -86,6 +86,17 @@ fn orders_with_a_time_to_end_end_and_never_trade_after() {
 }
 
 #[test]
+fn ends_that_are_told_late_are_waited_for() {
+    let config = LoadConfig { expiring: 500, drain_timeout_ns: 20_000 * MS, ..ouch() };
+    let mut world = World::new(Load::new(config).unwrap());
+    world.exchange.ends_late_ns = 5 * Nanos::SECOND;
+    finish(&mut world);
+    flawless(&world.driver);
+    let (counts, ending) = (world.driver.counts(), world.exchange.ending());
+    assert!(counts.expired > 20 && ending == 0, "{ending} {counts:?}");
+}
+
+#[test]
 fn a_later_run_begins_behind_the_numbers_of_the_earlier_one() {
     let mut world = World::new(Load::new(ouch()).unwrap());
     finish(&mut world);

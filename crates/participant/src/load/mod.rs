@@ -167,6 +167,8 @@ pub struct Load {
     started_at: Option<Nanos>,
     /// When nothing waited for an answer any more.
     answered_at: Option<Nanos>,
+    /// The exchange has told of all orders that end by themselves, too.
+    is_told: bool,
     finished_at: Option<Nanos>,
     /// Messages of the timetable, and those of them gone out.
     planned: u64,
@@ -195,8 +197,8 @@ const UNANSWERED: &str =
     "closed without an answer: wrong password, logged on elsewhere, or the wrong door";
 /// From the last login to the start of play.
 const START_DELAY_NS: u64 = 100 * Nanos::MILLI;
-/// From the end of an order by its time until the exchange has told of it.
-const END_TOLD_NS: u64 = Nanos::SECOND;
+/// Longest wait, from the last end of an order by its time, until the exchange has told of all of them.
+const ENDS_TOLD_NS: u64 = 10 * Nanos::SECOND;
 /// From the last answer to the logout: executions that others have caused may still come.
 const LINGER_NS: u64 = 200 * Nanos::MILLI;
 /// The same when copies of cancels that were sent again may still be answered.
@@ -249,6 +251,7 @@ impl Load {
             deadline: Nanos::NEVER,
             started_at: None,
             answered_at: None,
+            is_told: false,
             finished_at: None,
             planned,
             next: 0,
@@ -354,13 +357,18 @@ impl Load {
             let answered = self.members.iter().all(|member| member.requests.waiting() == 0);
             if answered && self.answered_at.is_none() {
                 self.answered_at = Some(now);
-                // Also when their orders with a time to end have ended, so that they hear of it.
+                // Orders with a time to end have yet to end, and the exchange to tell of that.
                 let ends =
                     self.members.iter().filter_map(|member| member.requests.last_end()).max();
-                let ended = ends.map_or(now, |end| end.after(END_TOLD_NS).max(now));
+                let ended = ends.map_or(now, |end| end.max(now));
+                self.deadline = self.deadline.min(ended.after(ENDS_TOLD_NS));
+            }
+            let told = answered && !self.members.iter().any(|one| one.requests.awaits_ends());
+            if told && !self.is_told {
+                self.is_told = true;
                 let copies = self.members.iter().any(|member| member.requests.awaits_copies());
                 let linger = if copies { COPIES_TOLD_NS } else { LINGER_NS };
-                self.deadline = self.deadline.min(ended.after(linger));
+                self.deadline = self.deadline.min(now.after(linger));
             }
             if now >= self.deadline {
                 self.finish(now, out);

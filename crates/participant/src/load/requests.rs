@@ -148,12 +148,14 @@ pub struct Requests {
     first: u32,
     slots: Vec<Slot>,
     waiting: u64,
+    /// Orders with a time to end of which something is open.
+    ending: u64,
 }
 
 impl Requests {
     /// Room for `requests` without growing.
     pub fn with_capacity(requests: usize) -> Requests {
-        Requests { first: 1, slots: Vec::with_capacity(requests), waiting: 0 }
+        Requests { first: 1, slots: Vec::with_capacity(requests), waiting: 0, ending: 0 }
     }
 
     /// Number of requests without an answer.
@@ -170,6 +172,15 @@ impl Requests {
 
     fn slot(&mut self, order: u32) -> Option<&mut Slot> {
         self.slots.get_mut(order.checked_sub(self.first)? as usize)
+    }
+
+    /// So many lots of an order are open now.
+    fn leave(&mut self, order: u32, open: u32) {
+        if let Some(slot) = self.slot(order) {
+            let ends = slot.open > 0 && open == 0 && slot.request.terms.expire_at.is_some();
+            slot.open = open;
+            self.ending -= u64::from(ends);
+        }
     }
 
     /// A new order, or the replacement of `original` when that is not 0.
@@ -189,6 +200,7 @@ impl Requests {
             cancel_answers: 0,
         });
         self.waiting += 1;
+        self.ending += u64::from(terms.expire_at.is_some());
         request
     }
 
@@ -225,6 +237,11 @@ impl Requests {
         self.slots.iter().filter_map(|slot| slot.request.terms.expire_at).max()
     }
 
+    /// Whether an order is open that ends by itself: the exchange will tell of it.
+    pub fn awaits_ends(&self) -> bool {
+        self.ending > 0
+    }
+
     /// An answer; when it is the first to its request: what was asked and when that was due.
     pub fn answered(
         &mut self,
@@ -236,18 +253,22 @@ impl Requests {
             counts.stray += 1;
             return None;
         };
-        let kind = slot.request.kind;
+        let (kind, original) = (slot.request.kind, slot.request.original);
+        match answer {
+            Answer::Replaced => self.leave(original, 0),
+            Answer::Removed | Answer::Expired | Answer::Canceled | Answer::Rejected(_) => {
+                self.leave(order, 0);
+            }
+            Answer::Accepted | Answer::CancelRejected => {}
+        }
+        let slot = self.slot(order)?;
         let first = match answer {
             Answer::Removed | Answer::Expired => {
-                slot.open = 0;
                 slot.expired |= answer == Answer::Expired;
                 counts.expired += u64::from(answer == Answer::Expired);
                 return None;
             }
             Answer::Canceled | Answer::CancelRejected => {
-                if answer == Answer::Canceled {
-                    slot.open = 0;
-                }
                 slot.cancel_answers = slot.cancel_answers.saturating_add(1);
                 let again = answer == Answer::CancelRejected && slot.canceled;
                 if again && slot.cancel_answers <= slot.cancel_sends {
@@ -262,9 +283,6 @@ impl Requests {
             Answer::Accepted | Answer::Replaced | Answer::Rejected(_) => {
                 let refused = matches!(answer, Answer::Rejected(_));
                 let fits = refused || (answer == Answer::Replaced) == (kind == Kind::Replace);
-                if refused {
-                    slot.open = 0;
-                }
                 let first = (!slot.answered && fits).then_some((kind, slot.due));
                 slot.answered |= fits;
                 first
@@ -293,8 +311,9 @@ impl Requests {
         counts.executed_lots += lots;
         let Some(slot) = self.slot(order) else { return false };
         counts.executed_expired += u64::from(slot.expired);
-        slot.open = slot.open.saturating_sub(u32::try_from(lots).unwrap_or(u32::MAX));
-        slot.open == 0
+        let open = slot.open.saturating_sub(u32::try_from(lots).unwrap_or(u32::MAX));
+        self.leave(order, open);
+        open == 0
     }
 
     /// Whether a cancel that was sent again may still get further answers.
@@ -356,5 +375,36 @@ mod tests {
         assert!(requests.executed(order, 2, &mut counts));
         assert_eq!((counts.executions, counts.executed_expired), (2, 1));
         assert_eq!(requests.last_end(), expire_at);
+    }
+
+    #[test]
+    fn the_ends_of_open_orders_are_awaited() {
+        let (mut requests, mut counts) = (Requests::with_capacity(8), LoadCounts::default());
+        let terms = |expire_at| LimitOrder { side: Side::Buy, price: Price(1), lots: 5, expire_at };
+        let mut order = |requests: &mut Requests, original| {
+            let order = requests.add(original, terms(Some(Nanos(9))), Nanos(1)).order;
+            let answer = if original == 0 { Answer::Accepted } else { Answer::Replaced };
+            requests.answered(order, answer, &mut counts);
+            order
+        };
+        requests.add(0, terms(None), Nanos(1));
+        assert!(!requests.awaits_ends(), "it ends with the day");
+        let all = [(); 5].map(|()| order(&mut requests, 0));
+        let replaced = order(&mut requests, all[0]);
+        requests.cancel(all[3], Nanos(2));
+        for (order, answer) in [
+            (all[1], Answer::Expired),
+            (all[1], Answer::Expired),
+            (all[2], Answer::Removed),
+            (all[3], Answer::Canceled),
+            (replaced, Answer::Rejected(1)),
+        ] {
+            assert!(requests.awaits_ends());
+            requests.answered(order, answer, &mut counts);
+        }
+        requests.executed(all[4], 4, &mut counts);
+        assert!(requests.awaits_ends());
+        requests.executed(all[4], 1, &mut counts);
+        assert!(!requests.awaits_ends());
     }
 }

@@ -65,6 +65,8 @@ pub struct Exchange {
     pub double: BTreeSet<u32>,
     /// Every accepted order is followed by all kinds of messages that answer nothing.
     pub notices: bool,
+    /// Ends of good-till-date orders are told so late, ns.
+    pub ends_late_ns: u64,
     /// Requests received, repeated ones included.
     pub requests: u64,
     /// Answers to logins, to go out before anything else.
@@ -83,6 +85,7 @@ impl Exchange {
             swallow: BTreeSet::new(),
             double: BTreeSet::new(),
             notices: false,
+            ends_late_ns: 0,
             requests: 0,
             extra: Vec::new(),
         }
@@ -118,11 +121,18 @@ impl Exchange {
         }
     }
 
+    /// Good-till-date orders that rest.
+    pub fn ending(&self) -> usize {
+        let ends = |order: &&Resting| order.command.time_in_force == TimeInForce::GoodTillDate;
+        self.resting.iter().filter(ends).count()
+    }
+
     /// Ends good-till-date orders that are over.
     fn expire(&mut self, now: Nanos) {
+        let late = self.ends_late_ns;
         let over = |order: &Resting| {
             order.command.time_in_force == TimeInForce::GoodTillDate
-                && order.command.expire_at <= now
+                && order.command.expire_at.after(late) <= now
         };
         while let Some(index) = self.resting.iter().position(over) {
             let order = self.resting.remove(index);
