@@ -140,6 +140,9 @@ impl Checks {
     ) -> Result<Checks, Failure> {
         let leader = site.leader()?;
         let status = site.operate(&Operation::Status)?;
+        if !site.config.strategies.0.is_empty() {
+            measure::quiet(site, leader)?;
+        }
         let mut listeners: Vec<Role> = site.end()?;
         if controls.contains(&Checker::Gap) {
             // As if it were that of another edge, which it is not.

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use exchange::{Past, Role, Root, audit_with};
 use feed::{Joined, Listener};
 use host::failure::Failure;
 use host::fleet::file::NodeRole;
 use host::fleet::traces;
+use host::journal::reader::InputReader;
 use host::replica::node::DiskInputs;
 use net::Clock;
 use serde::Serialize;
@@ -23,6 +24,9 @@ use crate::drill::Told;
 
 /// Between two looks at the clocks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A log without anything new for so long stands still; how long that is waited for at most.
+const QUIET: Duration = Duration::from_secs(1);
+const QUIET_MAX: Duration = Duration::from_secs(15);
 /// What a clock's error may differ from an even change between two looks, ns.
 const BETWEEN_LOOKS_NS: u64 = 50 * Nanos::MICRO;
 /// Messages of which not all releases are known yet, at most.
@@ -300,6 +304,24 @@ pub struct Log {
     pub told: Told,
     /// What strategies at edges should have been.
     pub strategies: Told,
+}
+
+/// Waits until the log on the disk of a replica has had nothing new for a while: strategies ask for more behind the
+/// participants' last request, and what they cause has to reach all edges before these are stopped.
+///
+/// # Errors
+/// A journal that can't be read.
+pub fn quiet(site: &Site<'_>, place: usize) -> Result<(), Failure> {
+    let mut log = InputReader::of(&site.folder(place).join("journal"), true);
+    let begun = Instant::now();
+    let mut last = begun;
+    while last.elapsed() < QUIET && begun.elapsed() < QUIET_MAX {
+        std::thread::sleep(LOOK_EVERY);
+        if log.poll(usize::MAX, &mut |_| Ok(()))? > 0 {
+            last = Instant::now();
+        }
+    }
+    Ok(())
 }
 
 /// Replays the log on the disk of a replica, and compares its books with those that listeners built from
