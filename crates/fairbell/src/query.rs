@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
+use jiff::civil::Date;
 use serde_json::{Value, json};
 use store::{Filter, OrderLine, PartyLine, Place, Query, TradeLine};
 use types::{Nanos, Price};
@@ -256,12 +257,8 @@ pub(crate) fn moment(text: &str, midnight: u64) -> Option<u64> {
 /// Why a text is no time.
 fn no_moment(option: &str, text: &str) -> Failure {
     let date = text.split(['T', ' ']).next().unwrap_or(text);
-    let mut parts = date.split('-');
-    let mut part = |most| parts.next().and_then(|text| number(text, most));
-    let why = match (part(2_500), part(12), part(31)) {
-        (Some(1_970..), Some(1..), Some(1..)) if date_of(date).is_none() => {
-            format!("there is no day {date}")
-        }
+    let why = match written_date(date) {
+        Some((1_970.., 1.., 1..)) if date_of(date).is_none() => format!("there is no day {date}"),
         _ => {
             let forms = "HH:MM[:SS], YYYY-MM-DD[THH:MM[:SS]] or nanoseconds";
             format!("must be {forms}, is {text:?}")
@@ -294,26 +291,20 @@ fn clock_of(text: &str) -> Option<u64> {
     Some(seconds * Nanos::SECOND + fraction)
 }
 
-/// A date of the Gregorian calendar; days are counted by the usual sum over years from March on.
-fn date_of(text: &str) -> Option<u64> {
+/// Year, month and day of `YYYY-MM-DD`, each no larger than it can be.
+fn written_date(text: &str) -> Option<(u64, u64, u64)> {
     let mut parts = text.split('-');
-    let (year, month, day) =
+    let date =
         (number(parts.next()?, 2_500)?, number(parts.next()?, 12)?, number(parts.next()?, 31)?);
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days = match month {
-        2 if is_leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    };
-    if parts.next().is_some() || year < 1_970 || month < 1 || !(1..=days).contains(&day) {
-        return None;
-    }
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leaps = year / 4 - year / 100 + year / 400;
-    let days = year * 365 + leaps + (month * 153 + 2) / 5 + day - 1;
-    // 1970-01-01 in the same count.
-    days.checked_sub(719_468).map(|days| days * DAY_NS)
+    parts.next().is_none().then_some(date)
+}
+
+/// Midnight of a date of the Gregorian calendar, ns since the epoch; `None` for a day that there is not, or
+/// before 1970.
+fn date_of(text: &str) -> Option<u64> {
+    let (year, month, day) = written_date(text)?;
+    let date = Date::new(year as i16, month as i8, day as i8).ok()?;
+    u64::try_from(date.duration_since(Date::constant(1_970, 1, 1)).as_nanos()).ok()
 }
 
 /// `2026-11-22T09:30:00.000000001Z`.

@@ -147,11 +147,11 @@ fn tell(args: &ExportArgs, export: &Export) {
         let files: Vec<_> = export.files.iter().map(|path| path.display().to_string()).collect();
         let streams: Vec<_> = (streams.iter())
             .map(|(name, of)| {
+                let unended = of.account.unended();
                 json!({
                     "stream": name, "records": of.account.got, "missing": of.account.missing,
-                    "lives": of.account.lives, "lives_without_end": of.account.unended(),
-                    "more_may_be_missing": !of.account.unended().is_empty(),
-                    "strange_entries": of.strange,
+                    "lives": of.account.lives, "more_may_be_missing": !unended.is_empty(),
+                    "lives_without_end": unended, "strange_entries": of.strange,
                 })
             })
             .collect();

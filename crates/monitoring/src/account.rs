@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Lives without an end that are remembered.
+pub const CUT_MAX: usize = 64;
+
 /// How far a reader is in a stream, and what it has counted.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Account {
@@ -20,7 +23,8 @@ pub struct Account {
     /// The life heard last has said that it ended, and had no records since.
     #[serde(default = "unknown")]
     pub ended: bool,
-    /// Earlier lives that never said so: what they had behind their last record is not in `missing`.
+    /// Earlier lives that never said so, the newest [`CUT_MAX`] of them: what they had behind their last record is
+    /// not in `missing`.
     #[serde(default)]
     pub cut: Vec<u64>,
 }
@@ -40,6 +44,8 @@ impl Account {
         }
         if life > self.life {
             if self.lives > 0 && !self.ended {
+                let over = (self.cut.len() + 1).saturating_sub(CUT_MAX);
+                self.cut.drain(..over);
                 self.cut.push(self.life);
             }
             (self.life, self.ended) = (life, false);
@@ -97,6 +103,11 @@ mod tests {
         of.take(12, 1, 1);
         of.take(13, 1, 1);
         assert_eq!(of.unended(), [10, 12, 13]);
+        for life in 14..1_000 {
+            of.take(life, 1, 1);
+        }
+        let newest: Vec<u64> = (999 - CUT_MAX as u64..1_000).collect();
+        assert_eq!(of.unended(), newest, "as many are kept");
         let old = r#"{"life":10,"next":5,"got":4,"missing":0,"again":0,"lives":1}"#;
         let mut old: Account = serde_json::from_str(old).expect("as it was written once");
         old.take(11, 1, 1);

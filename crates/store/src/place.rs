@@ -49,8 +49,8 @@ impl Place {
         if !SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
             // A password must not become the name of a file.
             let lower = text.to_ascii_lowercase();
-            let meant = text.contains("://") || lower.starts_with("postgres");
-            return match meant && text.contains(':') {
+            let is_server = ["postgres:", "postgresql:"].iter().any(|of| lower.starts_with(of));
+            return match is_server || text.contains("://") {
                 true => Err(format!(
                     "no address that is known: one of a PostgreSQL server begins with {}, a file's name has \
                      no ://",

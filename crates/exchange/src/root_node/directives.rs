@@ -22,15 +22,15 @@ const REPEATS: u32 = 10;
 /// Outcomes of the newest commands for all shards, as one shard's engine has them: number, and whether it
 /// was carried out.
 #[derive(Clone, Copy)]
-pub(super) struct Told([(u32, bool); OUTCOMES]);
+pub(super) struct DirectiveOutcomes([(u32, bool); OUTCOMES]);
 
-impl Default for Told {
-    fn default() -> Told {
-        Told([(0, false); OUTCOMES])
+impl Default for DirectiveOutcomes {
+    fn default() -> DirectiveOutcomes {
+        DirectiveOutcomes([(0, false); OUTCOMES])
     }
 }
 
-impl Told {
+impl DirectiveOutcomes {
     /// Whether the command with this number was carried out; `None`: not known, or not any more.
     fn of(&self, number: u32) -> Option<bool> {
         self.0.iter().find(|(of, _)| *of == number && *of > 0).map(|(_, done)| *done)
@@ -74,12 +74,12 @@ fn write<'a>(outcomes: impl Iterator<Item = &'a (u32, bool)>, buffer: &mut Vec<u
 
 /// What this shard's engine made of them, and how often that is still to be told.
 #[derive(Default)]
-pub(super) struct Directed {
-    outcomes: Told,
+pub(super) struct OwnOutcomes {
+    outcomes: DirectiveOutcomes,
     repeats: u32,
 }
 
-impl Directed {
+impl OwnOutcomes {
     /// A command with a number was applied.
     pub(super) fn note(&mut self, number: u32, applied: Applied) {
         // One that was carried out before, or comes too early, says nothing of it.
@@ -137,7 +137,7 @@ impl Root {
     /// Tells the first shard what the engine made of new commands for all.
     pub(super) fn tell_outcomes(&mut self, directive: u32, out: &mut Outbox) {
         let Root { shards: Some(shards), outcomes, .. } = self else { return };
-        let Directed { outcomes, repeats } = &mut outcomes.directed;
+        let OwnOutcomes { outcomes, repeats } = &mut outcomes.directed;
         if *repeats > 0 {
             *repeats -= 1;
             let most = (shards.datagram_max.saturating_sub(HEADER + TAG) / OUTCOME).max(1);
@@ -241,16 +241,16 @@ mod tests {
 
     #[test]
     fn outcomes_are_told_and_the_newest_are_kept() {
-        let mut own = Directed::default();
+        let mut own = OwnOutcomes::default();
         own.note(3, Applied::Done);
         own.note(3, Applied::DuplicateRequest);
         own.note(4, Applied::Refused);
-        let bytes = |own: &Directed| {
+        let bytes = |own: &OwnOutcomes| {
             let mut bytes = Vec::new();
             write(own.outcomes.known(), &mut bytes);
             bytes
         };
-        let mut told = Told::default();
+        let mut told = DirectiveOutcomes::default();
         assert!(told.hear(&bytes(&own)) && told.hear(&bytes(&own)));
         assert_eq!(
             [3, 4, 5, 0].map(|number| told.of(number)),

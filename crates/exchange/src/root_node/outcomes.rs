@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use engine::Applied;
 use types::{GatewayId, Input, Seq};
 
-use super::directives::Directed;
+use super::directives::OwnOutcomes;
 use crate::Root;
 
 /// So many are kept.
@@ -16,12 +16,12 @@ pub(super) struct Outcomes {
     /// In order of the log.
     kept: VecDeque<(Seq, Applied)>,
     /// Of commands for all shards.
-    pub(super) directed: Directed,
+    pub(super) directed: OwnOutcomes,
 }
 
 impl Outcomes {
     pub(super) fn new() -> Outcomes {
-        Outcomes { kept: VecDeque::with_capacity(KEPT), directed: Directed::default() }
+        Outcomes { kept: VecDeque::with_capacity(KEPT), directed: OwnOutcomes::default() }
     }
 
     #[inline]

@@ -20,7 +20,7 @@ use types::{
 };
 
 use super::Root;
-use super::directives::Told;
+use super::directives::DirectiveOutcomes;
 use super::moves::Moves;
 use crate::config::ExchangeConfig;
 
@@ -91,7 +91,7 @@ pub(super) struct Neighbour {
     /// When it was told the next command last.
     pub(super) directed: Nanos,
     /// What its engine made of the newest of them.
-    pub(super) outcomes: Told,
+    pub(super) outcomes: DirectiveOutcomes,
 }
 
 /// The dealings of one root with the roots of the other shards.

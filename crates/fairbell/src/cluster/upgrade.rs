@@ -67,6 +67,8 @@ fn order<'a>(file: &'a ClusterFile, wanted: &[String]) -> Result<Vec<&'a NodeEnt
 struct Seen {
     life: u64,
     is_up: bool,
+    /// A root that has just begun to lead has not heard of it yet.
+    is_unknown: bool,
     behind: u64,
 }
 
@@ -77,11 +79,16 @@ fn seen(file: &ClusterFile, status: &Value, name: &str) -> Option<Seen> {
         Some(replica) => status["behind"][usize::from(replica) - 1].as_u64().unwrap_or(0),
         None => 0,
     };
-    Some(Seen { life: row["life"].as_u64()?, is_up: row["is"] == "up", behind })
+    let (life, is) = (row["life"].as_u64()?, &row["is"]);
+    Some(Seen { life, is_up: is == "up", is_unknown: is == "unknown", behind })
 }
 
-/// Waits until all machines are up. One that is away ends that at once; one of which a root that has just
-/// begun to lead has not heard yet is waited for.
+fn known(file: &ClusterFile, name: &str, status: &Value) -> Result<Seen, Failure> {
+    seen(file, status, name).ok_or_else(|| Failure::Run(format!("the roots don't know {name}")))
+}
+
+/// Waits until all machines are up. One that is away ends that at once; one that is not heard of yet is waited
+/// for.
 fn all_up(
     file: &ClusterFile,
     patience: Duration,
@@ -90,18 +97,13 @@ fn all_up(
     let since = Instant::now();
     loop {
         let (all, mut is_known) = (status()?, true);
-        let rows = all["nodes"].as_array().map_or(&[][..], Vec::as_slice);
         for NodeEntry { name, .. } in &file.nodes {
-            let row = rows.iter().find(|row| row["node"] == name[..]);
-            let row = row.ok_or_else(|| Failure::Run(format!("the roots don't know {name}")))?;
-            match row["is"].as_str() {
-                Some("up") => {}
-                Some("unknown") if since.elapsed() < patience => is_known = false,
-                _ => {
-                    let why = format!("{name} is not up: nothing is restarted while it is not");
-                    return Err(Failure::Run(why));
-                }
+            let now = known(file, name, &all)?;
+            if !now.is_up && (!now.is_unknown || since.elapsed() >= patience) {
+                let why = format!("{name} is not up: nothing is restarted while it is not");
+                return Err(Failure::Run(why));
             }
+            is_known &= now.is_up;
         }
         if is_known {
             return Ok(());
@@ -130,10 +132,6 @@ pub fn run(args: &UpgradeArgs) -> Result<(), Failure> {
     }
     let status = |file: &ClusterFile| {
         operator(file)?.operate(&Operation::Status, PATIENCE).map(|(_, data)| data)
-    };
-    let known = |file: &ClusterFile, name: &str, data: &Value| {
-        let wrong = || Failure::Run(format!("the roots don't know {name}"));
-        seen(file, data, name).ok_or_else(wrong)
     };
     // Nobody is taken down while another one is away already. All machines are known to the first shard's
     // roots, and each root's log to those of its own.
@@ -238,7 +236,8 @@ mod tests {
     fn who_was_not_heard_of_yet_is_waited_for_and_who_is_away_is_not() {
         let file = file();
         let told = |of: &str, is: &str| {
-            let row = |node: &NodeEntry| json!({ "node": node.name, "is": if node.name == of { is } else { "up" } });
+            let is_of = |node: &NodeEntry| if node.name == of { is } else { "up" };
+            let row = |node: &NodeEntry| json!({ "node": node.name, "is": is_of(node), "life": 1 });
             json!({ "nodes": file.nodes.iter().map(row).collect::<Vec<_>>() })
         };
         let asked = Cell::new(0);

@@ -76,7 +76,7 @@ fn seen(root: &Root, now: ClockReading, shards: u16) -> Seen {
 
 /// What became of commands in one shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Became {
+enum ShardOutcome {
     Done,
     Refused,
     /// It has them, and has not told what came of them.
@@ -86,12 +86,12 @@ enum Became {
 }
 
 /// Of a shard that has the commands or not, by what it has told of those that are for it.
-fn became(has: bool, outcomes: Vec<Option<bool>>) -> Became {
+fn shard_outcome(has: bool, outcomes: Vec<Option<bool>>) -> ShardOutcome {
     match has {
-        false => Became::Waits,
-        true if outcomes.contains(&Some(false)) => Became::Refused,
-        true if outcomes.contains(&None) => Became::Unknown,
-        true => Became::Done,
+        false => ShardOutcome::Waits,
+        true if outcomes.contains(&Some(false)) => ShardOutcome::Refused,
+        true if outcomes.contains(&None) => ShardOutcome::Unknown,
+        true => ShardOutcome::Done,
     }
 }
 
@@ -112,14 +112,14 @@ impl Exchange {
     /// `rule`: of what they have to be.
     pub(super) fn give_shards(&self, commands: Vec<Command>, rule: &str) -> Result<Reply, String> {
         let (config, shards) = (&self.config, self.config.shards.count());
-        let targets = config.clone();
         let own = ShardId(config.of_shard);
         let placed = self.placed()?;
-        let foreign = commands.iter().map(|command| target(config, &placed, command));
-        if let Some(of) = foreign.clone().find(|of| *of != Some(own)).filter(|_| own != ShardId(0))
-        {
+        let targets: Vec<Option<ShardId>> =
+            commands.iter().map(|command| target(config, &placed, command)).collect();
+        let foreign = targets.iter().find(|of| **of != Some(own));
+        if let Some(of) = foreign.filter(|_| own != ShardId(0)) {
             let first = config.shards.name(ShardId(0));
-            return Err(match of {
+            return Err(match *of {
                 Some(ShardId(0)) => format!(
                     "that is shard {first}'s, and this is {}'s root: ask the root that leads {first}",
                     config.shards.name(own)
@@ -135,16 +135,15 @@ impl Exchange {
                 ),
             });
         }
-        if let Some(of) = foreign.flatten().find(|of| of.0 >= shards) {
+        if let Some(of) = targets.iter().flatten().find(|of| of.0 >= shards) {
             return Err(format!("there is no shard {}: {shards} in all", of.0 + 1));
         }
         let given = self.on_root(move |root, now, out| {
-            let mut given = Vec::new();
-            for command in commands {
-                let of = target(&targets, &placed, &command);
-                given.push((root.direct(now, command, out).map_err(|why| why.to_string())?, of));
-            }
-            Ok::<Vec<(u32, Option<ShardId>)>, String>(given)
+            let direct = |(command, of)| {
+                let number = root.direct(now, command, out).map_err(|why| why.to_string())?;
+                Ok((number, of))
+            };
+            commands.into_iter().zip(targets).map(direct).collect::<Result<Vec<_>, String>>()
         })??;
         let number = given.last().map_or(0, |(number, _)| *number);
         let until = Instant::now() + WAIT;
@@ -156,22 +155,23 @@ impl Exchange {
                 all.map(|(of, carried_out)| {
                     let numbers = given.iter().filter(|(_, to)| to.is_none_or(|to| to == of));
                     let outcomes = numbers.map(|(number, _)| root.directed(of, *number)).collect();
-                    became(carried_out.is_some_and(|of| of >= number), outcomes)
+                    shard_outcome(carried_out.is_some_and(|of| of >= number), outcomes)
                 })
-                .collect::<Vec<Became>>()
+                .collect::<Vec<ShardOutcome>>()
             })?;
-            let settled = |one: &Became| matches!(one, Became::Done | Became::Refused);
+            let settled =
+                |one: &ShardOutcome| matches!(one, ShardOutcome::Done | ShardOutcome::Refused);
             if became.iter().all(settled) || Instant::now() >= until {
                 break became;
             }
             std::thread::sleep(LOOK_EVERY);
         };
-        let names = |wanted: Became| -> Vec<String> {
+        let names = |wanted: ShardOutcome| -> Vec<String> {
             let of = (0..).map(ShardId).zip(&became).filter(|(_, is)| **is == wanted);
             of.map(|(shard, _)| config.shards.name(shard)).collect()
         };
-        let (done, refused) = (names(Became::Done), names(Became::Refused));
-        let (unknown, waits) = (names(Became::Unknown), names(Became::Waits));
+        let (done, refused) = (names(ShardOutcome::Done), names(ShardOutcome::Refused));
+        let (unknown, waits) = (names(ShardOutcome::Unknown), names(ShardOutcome::Waits));
         let told = [
             (&done, "done in ", ""),
             (&refused, "refused by the engine of ", rule),
