@@ -147,17 +147,25 @@ impl Exchange {
         })??;
         let number = given.last().map_or(0, |(number, _)| *number);
         let until = Instant::now() + WAIT;
+        // The others carry out the numbers alone.
+        let concerned = (0..shards).map(ShardId).filter_map(|of| {
+            let own = given.iter().filter(|(_, to)| to.is_none_or(|to| to == of));
+            let numbers: Vec<u32> = own.map(|(number, _)| *number).collect();
+            Some((of, *numbers.last()?, numbers))
+        });
+        let concerned: Vec<_> = concerned.collect();
         let became = loop {
-            let given = given.clone();
+            let concerned = concerned.clone();
             let became = self.on_root(move |root, now, _| {
-                let seen = seen(root, now, shards);
-                let all = (0..shards).map(ShardId).zip(seen.carried_out);
-                all.map(|(of, carried_out)| {
-                    let numbers = given.iter().filter(|(_, to)| to.is_none_or(|to| to == of));
-                    let outcomes = numbers.map(|(number, _)| root.directed(of, *number)).collect();
-                    shard_outcome(carried_out.is_some_and(|of| of >= number), outcomes)
-                })
-                .collect::<Vec<ShardOutcome>>()
+                let carried_out = seen(root, now, shards).carried_out;
+                let outcome = |(of, last, numbers): &(ShardId, u32, Vec<u32>)| {
+                    let has = carried_out[usize::from(of.0)].is_some_and(|known| known >= *last);
+                    shard_outcome(
+                        has,
+                        numbers.iter().map(|number| root.directed(*of, *number)).collect(),
+                    )
+                };
+                concerned.iter().map(outcome).collect::<Vec<ShardOutcome>>()
             })?;
             let settled =
                 |one: &ShardOutcome| matches!(one, ShardOutcome::Done | ShardOutcome::Refused);
@@ -167,8 +175,8 @@ impl Exchange {
             std::thread::sleep(LOOK_EVERY);
         };
         let names = |wanted: ShardOutcome| -> Vec<String> {
-            let of = (0..).map(ShardId).zip(&became).filter(|(_, is)| **is == wanted);
-            of.map(|(shard, _)| config.shards.name(shard)).collect()
+            let of = concerned.iter().zip(&became).filter(|(_, is)| **is == wanted);
+            of.map(|((shard, ..), _)| config.shards.name(*shard)).collect()
         };
         let (done, refused) = (names(ShardOutcome::Done), names(ShardOutcome::Refused));
         let (unknown, waits) = (names(ShardOutcome::Unknown), names(ShardOutcome::Waits));
@@ -181,7 +189,8 @@ impl Exchange {
         let told = told.into_iter().filter(|(of, ..)| !of.is_empty());
         let told: Vec<String> =
             told.map(|(of, before, behind)| format!("{before}{}{behind}", of.join(", "))).collect();
-        let text = format!("command {number} for all shards: {}", told.join("; "));
+        let all = if concerned.len() == usize::from(shards) { " for all shards" } else { "" };
+        let text = format!("command {number}{all}: {}", told.join("; "));
         match refused.is_empty() {
             true => Ok(Reply::done(
                 text,
