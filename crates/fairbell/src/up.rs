@@ -73,7 +73,7 @@ const OBSERVE_EVERY: Duration = Duration::from_millis(100);
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
 /// How long listeners may take to hear the last message, and stray copies to come.
 const SETTLE: Duration = Duration::from_secs(20);
-/// The same while the journal stands still.
+/// The same while there is no room for the journal.
 const STILL: Duration = Duration::from_secs(1);
 /// Time for the end of the session to reach everybody.
 const GOODBYE: Duration = Duration::from_millis(150);
@@ -709,8 +709,8 @@ impl Watch<'_> {
             let settled = figures.is_settled()
                 && since.elapsed() > 3 * OBSERVE_EVERY
                 && !self.ends_the_day(&figures);
-            // Whoever wants it to end while there is no room does not wait for that.
-            let patience = if standing == Standing::Works { SETTLE } else { STILL };
+            // Whoever wants it to end while there is no room does not wait for that; a slow disk answers.
+            let patience = if standing == Standing::Full { STILL } else { SETTLE };
             if settled || since.elapsed() > patience {
                 return self.note_operators(view);
             }

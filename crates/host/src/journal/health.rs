@@ -20,8 +20,10 @@ pub const SLOW: Duration = Duration::from_secs(1);
 pub enum Standing {
     /// It writes what comes.
     Works,
-    /// It waits for room or for a slow disk, and goes on by itself.
-    StandsStill,
+    /// It waits for a slow disk, and goes on by itself.
+    Slow,
+    /// It waits for room, which somebody has to make; then it goes on by itself.
+    Full,
     /// It will never write again.
     Failed,
 }
@@ -104,7 +106,11 @@ impl Health {
             self.alarms.clear(&key, "the disk has answered: it goes on");
         }
         let full = self.full_since.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if slow || full { Standing::StandsStill } else { Standing::Works }
+        match (full, slow) {
+            (true, _) => Standing::Full,
+            (false, true) => Standing::Slow,
+            (false, false) => Standing::Works,
+        }
     }
 
     fn key(&self, what: &str) -> String {
@@ -127,7 +133,7 @@ mod tests {
         assert_eq!(health.look(), Standing::Works);
         health.no_room(&"making log-2: no room left on the disk");
         health.no_room(&"making log-2: no room left on the disk");
-        assert_eq!(health.look(), Standing::StandsStill);
+        assert_eq!(health.look(), Standing::Full);
         assert!(alarms.stands("journal-full"));
         let lines = alarms.take_lines();
         assert!(lines.len() == 1 && lines[0].contains("no room left"), "{lines:?}");
@@ -146,7 +152,7 @@ mod tests {
         // As if that had been a while ago.
         health.began -= 3 * SLOW;
         health.busy_since.store(1, Ordering::Relaxed);
-        assert_eq!(health.look(), Standing::StandsStill);
+        assert_eq!(health.look(), Standing::Slow);
         assert!(alarms.stands("journal-slow"));
         health.busy_since.store(0, Ordering::Relaxed);
         assert_eq!(health.look(), Standing::Works);
