@@ -118,7 +118,7 @@ fn an_edge_killed_and_keys_changed_lose_nothing_and_clocks_keep_their_word() {
     // What `fairbell cluster status` said, and what only the box knows.
     let live = &document["live"];
     assert!(live["messages"].as_u64().is_some_and(|messages| messages > 5), "{live}");
-    assert!(live["orders"]["orders"].as_u64().is_some_and(|orders| orders > 500), "{live}");
+    assert!(live["orders"]["orders"].as_u64().is_some_and(|orders| orders > 100), "{live}");
     let share = |at: usize| live["p_fair"][at].as_f64().unwrap_or(-1.0);
     assert!(0.0 <= share(0) && share(0) <= share(1) && share(1) <= 1.0, "{live}");
     let medians = [&live["oml_release_ns"]["p50"], &document["oml_release_ns"]["p50"]];
