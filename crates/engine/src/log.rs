@@ -38,7 +38,11 @@ pub struct LogFull {
 
 impl std::fmt::Display for LogFull {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the input log is full at {} records", self.capacity)
+        write!(
+            f,
+            "the input log has {} records and takes no more: it is full, or its file takes no more",
+            self.capacity
+        )
     }
 }
 

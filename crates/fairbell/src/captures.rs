@@ -476,7 +476,7 @@ fn note(seen: &mut Seen, top: &mut TopOfBook, format: &str, event: &Event<'_>) {
         Event::Control(..) => "control",
         Event::Unknown(_) => "unknown",
     };
-    seen.message(format, kind, |form| shown::debug(form, event));
+    seen.message(format, kind, |form| shown::opra(form, event));
 }
 
 /// The format of a datagram, where it shows.

@@ -174,14 +174,30 @@ fn dbn_and_itch_files_are_known_by_their_first_bytes() {
     let mut bytes = Vec::new();
     let mut encoder = DbnEncoder::new(&mut bytes, &metadata).expect("a file");
     for order_id in 1..=3 {
-        let mbo = dbn::MboMsg { order_id, ..dbn::MboMsg::default() };
+        let (price, side) = (1_250_000_000, b'B' as std::ffi::c_char);
+        let mbo = dbn::MboMsg { order_id, price, side, ..dbn::MboMsg::default() };
         encoder.encode_record(&mbo).expect("written");
     }
     let file = scratch.put("three.dbn", &bytes);
     let seen = stats(&[&file]);
     assert_eq!((&seen["messages"], &seen["kinds"]["dbn Mbo"]), (&3.into(), &3.into()), "{seen}");
-    let told = feed(&["decode", &file]);
-    assert!(String::from_utf8_lossy(&told.stdout).contains("order_id: 3"), "the last one");
+    let told = String::from_utf8(feed(&["decode", &file]).stdout).expect("text");
+    let last = told.lines().last().expect("a line");
+    assert!(
+        ["order_id=3", "price=1.250000000", "side=B"].iter().all(|of| last.contains(of)),
+        "{last}"
+    );
+    let told = feed(&["decode", "--json", &file]).stdout;
+    let last: Value =
+        serde_json::from_slice(told.split(|byte| *byte == b'\n').nth(2).expect("a third"))
+            .expect("JSON");
+    let message = &last["message"];
+    assert_eq!(
+        (&message["order_id"], &message["price"]),
+        (&"3".into(), &"1.250000000".into()),
+        "{last}"
+    );
+    assert_eq!(message["hd"]["publisher_id"], 0, "{last}");
     let none = scratch.put("none.dbn", &bytes[..20]);
     assert_eq!(refused(&["stats", &none]).0, 1, "it ends inside its head");
     let cut = scratch.put("cut.dbn", &bytes[..bytes.len() - 5]);

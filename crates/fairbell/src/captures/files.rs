@@ -6,7 +6,8 @@ use std::path::Path;
 
 use dbn::decode::dbn::Decoder;
 use dbn::decode::{DecodeRecordRef, DynReader};
-use dbn::{Record, VersionUpgradePolicy};
+use dbn::encode::{EncodeRecordRef, JsonEncoder};
+use dbn::{Record, RecordRef, VersionUpgradePolicy};
 use feed::DbnFrames;
 use host::failure::Failure;
 
@@ -78,14 +79,24 @@ fn dbn_records(from: impl Read, seen: &mut Seen) -> dbn::Result<()> {
     while let Some(record) = decoder.decode_record_ref()? {
         seen.frames += 1;
         match record.as_enum() {
-            Ok(known) => {
+            Ok(_) => {
                 let kind = record.rtype().map_or("?".to_string(), |kind| format!("{kind:?}"));
-                seen.message("dbn", &kind, |form| shown::debug(form, &known));
+                seen.message("dbn", &kind, |form| shown::dbn(form, &object(record)));
             }
             Err(error) => seen.error(format!("DBN: {error}")),
         }
     }
     Ok(())
+}
+
+/// A record as an object of JSON by its fields, prices as decimals and times in ISO 8601.
+fn object(record: RecordRef<'_>) -> String {
+    let mut text = Vec::new();
+    let builder = JsonEncoder::builder(&mut text).use_pretty_px(true).use_pretty_ts(true);
+    // Writing to memory cannot fail, and the record's kind is known.
+    let written = builder.build().encode_record_ref(record);
+    let text = written.ok().and_then(|()| String::from_utf8(text).ok());
+    text.map_or_else(|| "null".to_string(), |text| text.trim_end().to_string())
 }
 
 /// Every message of an ITCH file.
