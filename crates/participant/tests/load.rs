@@ -4,11 +4,11 @@
 mod common;
 mod fix_door;
 
-use common::{MS, World, instruments};
+use common::{MS, Resting, World, instruments};
 use fix_door::FixWorld;
 use participant::load::{Load, LoadConfig, LoadError, LoadPhase, Login, Protocol, Seen, Version};
 use proptest::prelude::*;
-use types::{ClockReading, ConnId, Nanos, Node, Op, Outbox, Peer, Price};
+use types::{ClockReading, ConnId, Nanos, Node, Op, Outbox, Peer, Price, TimeInForce};
 use wire::soupbin::ServerSession;
 
 fn config(protocol: impl Fn(usize) -> Protocol) -> LoadConfig {
@@ -92,7 +92,9 @@ fn ends_that_are_told_late_are_waited_for() {
     world.exchange.ends_late_ns = 5 * Nanos::SECOND;
     finish(&mut world);
     flawless(&world.driver);
-    let (counts, ending) = (world.driver.counts(), world.exchange.ending());
+    let ends = |order: &&Resting| order.command.time_in_force == TimeInForce::GoodTillDate;
+    let (counts, ending) =
+        (world.driver.counts(), world.exchange.resting.iter().filter(ends).count());
     assert!(counts.expired > 20 && ending == 0, "{ending} {counts:?}");
 }
 

@@ -254,11 +254,12 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// The one in a root's folder; none in one that was made before there were any.
+    /// The one in a root's folder; none in one that was made before there were any. It is tried: what it signs must
+    /// lead to the authority (PEM).
     ///
     /// # Errors
-    /// Files that are none.
-    pub fn read(folder: &Path) -> Result<Option<Issuer>, Failure> {
+    /// Files that are none, or can't be used together.
+    pub fn read(folder: &Path, authorities: &str) -> Result<Option<Issuer>, Failure> {
         let (certificate, key) = (folder.join(ISSUER), folder.join(ISSUER_KEY));
         if !certificate.exists() && !key.exists() {
             return Ok(None);
@@ -270,6 +271,18 @@ impl Issuer {
         let (chain, holds_until) = (pair.certificate.clone(), facts.holds_until);
         let authority = Authority::again(&facts.name, pair)
             .map_err(|error| Failure::Usage(format!("{}: {error}", key.display())))?;
+        let tried = authority.sign(&facts.name, &[], End::Both)?;
+        let tried_chain = tried.certificate + &chain;
+        let identity = net::Identity { chain: tried_chain.as_bytes(), key: tried.key.as_bytes() };
+        identity.check(authorities.as_bytes()).map_err(|error| match error {
+            net::TlsError::Unsigned => Failure::Usage(format!(
+                "{}: it is not the key of {}, or the cluster's authority has not signed that: copy both from where \
+                 the authority's key is",
+                key.display(),
+                certificate.display()
+            )),
+            error => Failure::Usage(format!("{}: {error}", certificate.display())),
+        })?;
         Ok(Some(Issuer { authority, chain, holds_until }))
     }
 

@@ -207,7 +207,7 @@ impl Doctor {
         if node.keeps_log() {
             let secret = RootSecret::read(keys);
             self.judge("roots' secret", secret, |_| "there".to_string());
-            match Issuer::read(keys) {
+            match Issuer::read(keys, own.authority()) {
                 Ok(Some(_)) => self.say("issuing key", Verdict::Good, "there"),
                 Ok(None) => {
                     let what = format!(
@@ -447,6 +447,19 @@ mod tests {
             let found = complaints(&made, "root-1");
             assert!(found.len() == 1 && found[0].0 == Verdict::Bad, "{found:?}");
             assert!(found[0].1.contains(&format!("{name}: no private key")), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_signs_what_nobody_takes_is_complained_of() {
+        let (made, other) = (Made::new("doctor-issuer"), Made::new("doctor-issuer-other"));
+        // The key alone is another root's, then the certificate, too.
+        for name in ["issuer.key.pem", "issuer.pem"] {
+            std::fs::copy(other.keys("root-1").join(name), made.keys("root-1").join(name))
+                .expect("copied");
+            let found = complaints(&made, "root-1");
+            assert!(found.len() == 1 && found[0].0 == Verdict::Bad, "{found:?}");
+            assert!(found[0].1.contains("issuer.key.pem: it is not the key of"), "{found:?}");
         }
     }
 

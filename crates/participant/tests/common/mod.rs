@@ -42,9 +42,9 @@ pub fn instruments() -> Vec<Instrument> {
 }
 
 #[derive(Clone, Copy)]
-struct Resting {
+pub struct Resting {
     account: String6,
-    command: Command,
+    pub command: Command,
     open: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct Exchange {
     sessions: BTreeMap<ConnId, (ServerSession, Option<String6>)>,
     streams: BTreeMap<String6, Vec<Vec<u8>>>,
     known: BTreeSet<Key>,
-    resting: Vec<Resting>,
+    pub resting: Vec<Resting>,
     matches: u64,
     /// Answers to these requests are not sent.
     pub swallow: BTreeSet<u32>,
@@ -119,12 +119,6 @@ impl Exchange {
         for request in requests {
             self.request(account.expect("logged in"), &request);
         }
-    }
-
-    /// Good-till-date orders that rest.
-    pub fn ending(&self) -> usize {
-        let ends = |order: &&Resting| order.command.time_in_force == TimeInForce::GoodTillDate;
-        self.resting.iter().filter(ends).count()
     }
 
     /// Ends good-till-date orders that are over.

@@ -47,7 +47,8 @@ impl Issuing {
         own: &Credentials,
     ) -> Result<(ServerTls, Issuing), Failure> {
         let shown = certificates::Credentials::read(cluster, id)?;
-        let (authority, issuer) = (own.authority().to_string(), Issuer::read(&own.folder)?);
+        let authority = own.authority().to_string();
+        let issuer = Issuer::read(&own.folder, &authority)?;
         Ok((shown.door()?, Issuing { authority, tls: shown.to_anybody()?, issuer }))
     }
 }
