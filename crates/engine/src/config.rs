@@ -309,6 +309,20 @@ impl Config {
         }
         digest.0
     }
+
+    /// This configuration with as many gateways as give it the digest `wanted`. A run may have more or fewer edges
+    /// than its file says (options of the command), and a log's header has the digest alone. `None`: something else is
+    /// different, too.
+    pub fn with_digest(&self, wanted: u64) -> Option<Config> {
+        let mut with = self.clone();
+        for gateways_max in std::iter::once(self.gateways_max).chain(1..=GATEWAYS_MAX) {
+            with.gateways_max = gateways_max;
+            if with.digest() == wanted {
+                return Some(with);
+            }
+        }
+        None
+    }
 }
 
 #[cfg(test)]
@@ -337,6 +351,13 @@ mod tests {
         assert_eq!(twice.check(), Err(ConfigError::InstrumentId(1)));
         let wide = Instrument { price_max: Price(PRICE_MAX + 1), ..instrument };
         assert_eq!(Config::new(vec![wide]).check(), Err(ConfigError::InstrumentLimits(0)));
+        for gateways_max in [1, 2, GATEWAYS_MAX] {
+            let wanted = Config { gateways_max, ..good.clone() };
+            let found = good.with_digest(wanted.digest()).expect("another number of gateways");
+            assert_eq!(found.gateways_max, gateways_max);
+        }
+        let other = Config { accounts_max: good.accounts_max + 1, ..good.clone() };
+        assert!(good.with_digest(other.digest()).is_none(), "not the gateways alone");
         let none = Config { gateways_max: 0, ..good.clone() };
         assert_eq!(none.check(), Err(ConfigError::Capacity("gateways_max")));
         let collar = InstrumentRules {

@@ -286,12 +286,12 @@ fn replay(args: &ReplayArgs) -> Result<(), Failure> {
             let (theirs, ours) = (genesis.rules_version, engine::RULES_VERSION);
             return Err(on(&args.dir, format!("rules version {theirs}, this is {ours}")));
         }
-        let config = known.iter().find(|config| config.digest() == genesis.config_digest);
+        let config = known.iter().find_map(|config| config.with_digest(genesis.config_digest));
         let config = config.ok_or_else(|| {
-            on(&args.dir, "written under another configuration; name it with --config")
+            on(&args.dir, "written under another configuration of instruments, accounts or limits; name it with --config")
         })?;
-        let engine = Engine::new(config.clone());
-        *state.borrow_mut() = Some((engine, Outputs::new(config), Output::default()));
+        let outputs = Outputs::new(&config);
+        *state.borrow_mut() = Some((Engine::new(config), outputs, Output::default()));
         Ok(())
     };
     inputs(&args.dir, begin, |input| {

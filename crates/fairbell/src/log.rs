@@ -155,8 +155,8 @@ pub fn open(path: &Path, config: Option<&Path>, also: &[Config]) -> Result<Opene
         return Err(on(path, format!("written under rules version {theirs}, this is {ours}")));
     }
     let wanted = header.config_digest;
-    let Some(config) = configs.into_iter().find(|config| config.digest() == wanted) else {
-        let line = "written under another configuration; name it with --config";
+    let Some(config) = configs.iter().find_map(|config| config.with_digest(wanted)) else {
+        let line = "written under another configuration of instruments, accounts or limits; name it with --config";
         return Err(on(path, line));
     };
     config.check().map_err(|error| Failure::Usage(error.to_string()))?;

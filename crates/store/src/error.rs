@@ -78,7 +78,7 @@ impl fmt::Display for StoreError {
                 f,
                 "a row of {table} that must be there is not: make it anew with `store rebuild`"
             ),
-            StoreError::Missing => f.write_str("is not there yet: `store follow` makes it"),
+            StoreError::Missing => f.write_str("is not there yet: `store follow` makes it; that of a root is in its own folder (--file)"),
         }
     }
 }

@@ -79,9 +79,9 @@ fn engine_config(places: &Places, genesis: &Genesis) -> Result<Config, Failure> 
     let known = host::deployment::engine_configs(&places.config);
     let wanted = genesis.config_digest;
     known
-        .into_iter()
-        .find(|config| config.digest() == wanted)
-        .ok_or_else(|| on(dir, "written under another configuration; name it with --config"))
+        .iter()
+        .find_map(|config| config.with_digest(wanted))
+        .ok_or_else(|| on(dir, "written under another configuration of instruments, accounts or limits; name it with --config"))
 }
 
 fn accounts(places: &Places) -> Vec<Account> {
