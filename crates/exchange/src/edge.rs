@@ -97,6 +97,12 @@ impl Edge {
         &self.receivers
     }
 
+    /// Whether what its receivers release is new: they have heard their feeds, and miss nothing of them.
+    /// `waited`: it was waited for long enough, and a feed that was never heard may be of a shard that is away.
+    pub fn is_level(&self, waited: bool) -> bool {
+        self.receivers.iter().all(|of| !of.has_gap() && (waited || of.has_heard()))
+    }
+
     /// The gateway, for its totals.
     pub fn gateway(&self) -> &Gateway {
         &self.gateway

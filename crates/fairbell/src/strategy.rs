@@ -76,7 +76,7 @@ pub struct SignArgs {
 /// Options of `fairbell strategy check`.
 #[derive(Args, Clone, Debug)]
 pub struct CheckArgs {
-    /// The configuration [default: fairbell.toml when it exists]
+    /// The venue's configuration, or its cluster.toml [default: fairbell.toml when it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// This module under the usual limits, signed or not, in place of the configuration's strategies
@@ -187,7 +187,7 @@ fn attestor(file: &Path) -> Result<(), Failure> {
 }
 
 fn check(args: &CheckArgs) -> Result<(), Failure> {
-    let config = config::read(args.config.as_deref())?;
+    let config = host::fleet::shards::settings(args.config.as_deref())?;
     let around = Around::new(&config, net::Clock::start(0))?;
     if let Some(path) = &args.module {
         let entry = StrategyEntry {

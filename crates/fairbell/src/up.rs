@@ -446,7 +446,7 @@ impl Run<'_> {
         };
         let edges = plan.loops[plan.edges_in].handle();
         let steered = (root.clone(), edges.clone());
-        let gateways = plan.receivers.clone();
+        let (gateways, edge_nodes) = (plan.receivers.clone(), plan.receivers.clone());
         let health = plan.writing.is_some();
         let health = health.then(|| Arc::new(Health::new(&self.alarms, "journal")));
         let figures: Vec<_> = match self.telemetry {
@@ -522,8 +522,10 @@ impl Run<'_> {
             }
             for ready in strategies {
                 let (name, stop, trouble) = (ready.name(), &stop, &trouble);
+                let (of, edge) = (edges.clone(), edge_nodes[ready.edge as usize - 1]);
                 scope.spawn(move || {
-                    let ran = ready.run(&self.alarms, stop);
+                    let level = |waited| strategies::is_level(&of, edge, waited);
+                    let ran = ready.run(&self.alarms, stop, level);
                     if let (Err(failure), Ok(mut trouble)) = (ran, trouble.lock()) {
                         trouble.push(format!("strategy {name}: {failure}"));
                     }

@@ -12,8 +12,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use exchange::{Edge, Role};
 use feed::{ListenerConfig, Subscriber};
 use net::{ClientTls, Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy, peer_addr};
 use strategy::enclave::attestation::Measurement;
@@ -39,6 +40,8 @@ const STRATEGY_NODE: NodeId = NodeId(60_004);
 const PRICE_DECIMALS: u8 = 4;
 /// Between two attempts to subscribe.
 const RETRY: Duration = Duration::from_millis(200);
+/// How long a feed that was never heard is waited for.
+const LEVEL_WAIT: Duration = Duration::from_secs(10);
 /// Between two looks at how it is.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -65,6 +68,8 @@ pub struct Place<'a> {
 
 /// A strategy that was read, checked and started, and is told nothing yet.
 pub struct Ready {
+    /// Number of its edge, from 1.
+    pub edge: u32,
     entry: StrategyEntry,
     password: String,
     instruments: Vec<Instrument>,
@@ -217,6 +222,7 @@ impl Ready {
                 password: account.map(|one| one.password.clone()).unwrap_or_default(),
                 orders_max: config.engine.open_orders_max,
                 tls: place.tls.clone(),
+                edge: entry.edge,
                 entry: entry.clone(),
                 instruments,
                 strategy: started.strategy,
@@ -239,11 +245,20 @@ impl Ready {
         Arc::clone(&self.status)
     }
 
-    /// Runs it until `stop` is set.
+    /// Runs it until `stop` is set, from when its edge says that what it releases is new ([`is_level`]).
     ///
     /// # Errors
     /// The system refuses sockets, or its loop fails.
-    pub fn run(self, alarms: &Alarms, stop: &AtomicBool) -> Result<(), Failure> {
+    pub fn run(
+        self,
+        alarms: &Alarms,
+        stop: &AtomicBool,
+        level: impl Fn(bool) -> bool,
+    ) -> Result<(), Failure> {
+        let begun = Instant::now();
+        while !stop.load(Ordering::Relaxed) && !level(begun.elapsed() > LEVEL_WAIT) {
+            thread::sleep(LOOK_EVERY);
+        }
         let socket = udp_anywhere().map_err(io)?;
         let port = socket.local_addr().map_err(io)?.port();
         let name = self.name();
@@ -263,6 +278,7 @@ impl Ready {
             },
             instruments: self.instruments.clone(),
             opening,
+            news_from: told.streams.iter().map(|(_, first)| *first).collect(),
             record: self.record.map(|file| {
                 let mut to = BufWriter::new(file);
                 let (alarms, name) = (alarms.clone(), name.clone());
@@ -326,6 +342,16 @@ impl Ready {
         let again = Again { doors: self.doors, login: (&self.entry.account, &self.password) };
         again.subscribe(self.tls.as_ref(), port, stop)
     }
+}
+
+/// Whether what the edge of a loop releases is new; see [`Edge::is_level`].
+pub fn is_level(of: &LoopHandle<Role>, edge: NodeId, waited: bool) -> bool {
+    let (to, answer) = std::sync::mpsc::sync_channel(1);
+    let asked = of.call(edge, move |role: &mut Role, _, out| {
+        let level = role.with_edge(out, |edge: &mut Edge, _| edge.is_level(waited));
+        let _ = to.send(level.unwrap_or(true));
+    });
+    asked.is_ok() && answer.recv_timeout(RETRY).unwrap_or(false)
 }
 
 /// How a strategy was, in one line.

@@ -2,7 +2,7 @@
 //!
 //! Records follow each other, each a letter, the length of what follows (16 bits) and that; numbers are
 //! little-endian. `S` begins: version, decimals of prices, streams of the feed, room for orders, first midnight;
-//! `I` is an instrument, `M` a message of the feed with its stream, `R` a report, `T` the time at which the
+//! `I` is an instrument, `M` a message of the feed with its stream, `H` one that was sent before it began, `R` a report, `T` the time at which the
 //! strategy was told what came since the last one, `O` and `C` an order and a cancel that it then asked for, `F` why it was
 //! stopped. A replay gives another strategy the same, and compares what it asks for.
 
@@ -77,9 +77,9 @@ pub fn begin(to: &mut Vec<u8>, opening: &Opening, instruments: &[Instrument]) {
     }
 }
 
-/// Appends a message of the feed.
-pub fn message(to: &mut Vec<u8>, stream: usize, bytes: &[u8]) {
-    put(to, b'M', &[&[stream as u8], bytes]);
+/// Appends a message of the feed that is news, or one that was sent before the strategy began.
+pub fn message(to: &mut Vec<u8>, stream: usize, bytes: &[u8], news: bool) {
+    put(to, if news { b'M' } else { b'H' }, &[&[stream as u8], bytes]);
 }
 
 /// Appends a report.
@@ -307,9 +307,12 @@ pub fn replay(
             }
         }
         match kind {
-            b'M' => {
+            b'M' | b'H' => {
                 let (stream, message) = body.split_first().ok_or_else(|| wrong("no message"))?;
-                seat.message(usize::from(*stream), message);
+                match kind {
+                    b'M' => seat.message(usize::from(*stream), message),
+                    _ => seat.history(usize::from(*stream), message),
+                }
                 replayed.messages += 1;
             }
             b'R' => {

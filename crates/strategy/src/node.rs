@@ -5,8 +5,9 @@
 //! session at the edge's gateway: rates, limits, kill switches and sequencing are everybody's. When the
 //! strategy is stopped its open orders are cancelled, and nothing is told to it any more.
 //!
-//! It hears the feed from its first message on: a strategy is started with the exchange, or while the
-//! retransmission servers still have all of the day.
+//! It hears the feed from the first message of its session on: a strategy is started with the exchange, or while the
+//! retransmission servers still have all of the session. What was sent before it began makes its books; it is asked
+//! for the first time when they are as they are now.
 
 use feed::{ListenerCounters, Subscriber};
 use types::{Channel, ClockReading, ConnId, Instrument, Nanos, Node, Outbox, Peer, Price, Qty};
@@ -33,6 +34,9 @@ pub struct StrategySettings {
     pub instruments: Vec<Instrument>,
     /// Streams of the feed, room for orders in each one's books, and the first midnight of its times.
     pub opening: Opening,
+    /// Of each stream the number of the first message that is news; what is before was sent before it began. None of a
+    /// stream: all is news.
+    pub news_from: Vec<u64>,
     /// Who takes the record of what it hears, if anybody.
     pub record: Option<Sink>,
 }
@@ -71,6 +75,8 @@ pub struct StrategyNode {
     strategy: Box<dyn Strategy + Send>,
     session: Session,
     midnight: Nanos,
+    /// Of each stream the messages that are history and were not heard yet.
+    history: Vec<u64>,
     record: Option<Sink>,
     scratch: Vec<u8>,
     requests: Vec<Request>,
@@ -89,7 +95,7 @@ impl StrategyNode {
         strategy: Box<dyn Strategy + Send>,
         settings: StrategySettings,
     ) -> Result<StrategyNode, BadCredentials> {
-        let StrategySettings { login, instruments, opening, mut record } = settings;
+        let StrategySettings { login, instruments, opening, news_from, mut record } = settings;
         feed.tell_messages();
         let mut scratch = Vec::new();
         if let Some(record) = &mut record {
@@ -104,6 +110,7 @@ impl StrategyNode {
             ),
             session: Session::new(login, &instruments)?,
             midnight: opening.midnight,
+            history: news_from.iter().map(|first| first.saturating_sub(1)).collect(),
             feed,
             strategy,
             record,
@@ -150,20 +157,29 @@ impl StrategyNode {
     /// Takes what the listener has taken, and tells the strategy.
     fn hear(&mut self, now: Nanos, out: &mut Outbox) {
         let (seat, status, scratch) = (&mut self.seat, &mut self.status, &mut self.scratch);
+        let history = &mut self.history;
         let recorded = self.record.is_some();
         scratch.clear();
         self.feed.take_messages(|stream, bytes| {
+            let old = history.get_mut(stream).filter(|left| **left > 0);
+            let news = old.map(|left| *left -= 1).is_none();
             if recorded {
-                heard::message(scratch, stream, bytes);
+                heard::message(scratch, stream, bytes, news);
             }
             status.messages += 1;
-            seat.message(stream, bytes);
+            match news {
+                true => seat.message(stream, bytes),
+                false => seat.history(stream, bytes),
+            }
         });
         self.tell(now, out);
     }
 
     /// Tells the strategy what there is, and asks for what it wants.
     fn tell(&mut self, now: Nanos, out: &mut Outbox) {
+        if self.history.iter().any(|left| *left > 0) {
+            return self.written();
+        }
         if !self.seat.has_news() || self.status.failure.is_some() {
             self.seat.tell(now, self.strategy.as_mut());
             self.written();

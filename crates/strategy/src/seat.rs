@@ -71,8 +71,18 @@ impl Seat {
         }
     }
 
-    /// Applies a message of the feed.
+    /// Applies a message of the feed that is news.
     pub fn message(&mut self, stream: usize, bytes: &[u8]) {
+        self.apply(stream, bytes, true);
+    }
+
+    /// Applies a message of the feed that was sent before the strategy began: it makes books, and no trade is
+    /// told.
+    pub fn history(&mut self, stream: usize, bytes: &[u8]) {
+        self.apply(stream, bytes, false);
+    }
+
+    fn apply(&mut self, stream: usize, bytes: &[u8], news: bool) {
         let Ok(message) = self.books.apply(stream, bytes) else {
             self.contradictions += 1;
             return;
@@ -82,7 +92,9 @@ impl Seat {
             return;
         }
         let image = self.books.image(stream);
-        if let (Some(_), Some(qty), Some(image)) = (self.midnight, traded(&message), image) {
+        if let (Some(_), Some(qty), Some(image), true) =
+            (self.midnight, traded(&message), image, news)
+        {
             let stats = image.stats(instrument);
             // Of the day: which one is known when it is told.
             let time = Nanos(message.header().time.get());

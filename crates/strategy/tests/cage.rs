@@ -249,7 +249,7 @@ fn recorded(times: u64, settings: &str) -> Vec<u8> {
             },
         };
         encoder.encode(&event, Nanos(time), &mut message).expect("an event");
-        heard::message(&mut bytes, 0, &message);
+        heard::message(&mut bytes, 0, &message, true);
         seat.message(0, &message);
         seat.tell(Nanos(time), &mut maker);
         heard::told(&mut bytes, Nanos(time));

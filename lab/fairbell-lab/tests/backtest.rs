@@ -348,7 +348,7 @@ fn what_a_strategy_heard_is_told_to_a_module_again_and_its_requests_are_compared
         let mut record = Vec::new();
         heard::begin(&mut record, &opening, &instruments);
         for message in messages().iter().take(3) {
-            heard::message(&mut record, 0, message);
+            heard::message(&mut record, 0, message, true);
         }
         heard::told(&mut record, Nanos(9));
         let quotes = [(1, Side::Buy, Price(1_000_000)), (2, Side::Sell, Price(1_000_100))];

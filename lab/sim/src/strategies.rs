@@ -314,6 +314,7 @@ pub fn run_seed(seed: u64, options: &Options, strategy: Box<dyn Strategy + Send>
             orders_max: config.open_orders_max as u32,
             midnight: config.midnight,
         },
+        news_from: Vec::new(),
         record: Some(Box::new(move |bytes: &[u8]| {
             record.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         })),

@@ -261,9 +261,14 @@ impl Machine<'_> {
             let (worker, others) = (handle.clone(), &others[..]);
             scope.spawn(move || jobs.serve(&worker, crate::password::work));
             for one in strategies {
+                let of = handle.clone();
                 scope.spawn(move || {
                     let name = format!("strategy {}", one.name());
-                    if let Err(failure) = one.run(&self.alarms, leave) {
+                    let level = |waited| {
+                        let mut own = self.parts[0].own(self.number);
+                        own.all(|(node, _)| strategies::is_level(&of, node, waited))
+                    };
+                    if let Err(failure) = one.run(&self.alarms, leave, level) {
                         self.alarms.raise(&name, format!("{name}: {failure}"));
                     }
                 });

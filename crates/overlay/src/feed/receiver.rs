@@ -282,6 +282,11 @@ impl Receiver {
         !self.gaps.list().is_empty()
     }
 
+    /// Whether it has heard the feed at all. Until then it does not know what it misses.
+    pub fn has_heard(&self) -> bool {
+        self.stats.received > 0
+    }
+
     /// Tells the receiver the tree of a later epoch, in which it has the same number; see
     /// `Proxy::prepare`. The feed goes on by its own sequence numbers: nothing is lost, repeated or
     /// reordered by the change. A tree in which it is no receiver is none for it.
