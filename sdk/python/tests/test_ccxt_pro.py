@@ -16,6 +16,7 @@ from ccxt.pro.test.Exchange.test_watch_orders import test_watch_orders as check_
 from ccxt.pro.test.Exchange.test_watch_ticker import test_watch_ticker as check_watch_ticker
 from ccxt.pro.test.Exchange.test_watch_trades import test_watch_trades as check_watch_trades
 from test_ccxt import UNTOLD, settings_of
+from test_units import ORDER
 
 from fairbell import ccxt_adapter
 from fairbell.testing import LocalExchange
@@ -144,6 +145,24 @@ def test_orders_and_trades_of_the_account_are_watched(fairbell_exchange: LocalEx
         finally:
             await maker.close()
             await taker.close()
+
+    asyncio.run(run())
+
+
+def test_open_orders_of_a_second_message_are_watched() -> None:
+    async def run() -> None:
+        exchange = ccxt.pro.fairbell({"apiKey": "k", "secret": "s", "url": "http://127.0.0.1:1"})
+        market = {"id": "AAA", "symbol": "AAA/USD", "base": "AAA", "quote": "USD", "spot": True}
+        exchange.set_markets([market])
+        client = exchange.client("ws://127.0.0.1:1")
+        try:
+            for kind, name in (("snapshot", "a"), ("more", "b")):
+                told = [{**ORDER, "client_order_id": name}]
+                message = {"channel": "orders", "type": kind, "seq": 1, "orders": told}
+                exchange.handle_message(client, message)
+            assert [order["id"] for order in exchange.orders] == ["a", "b"]
+        finally:
+            await exchange.close()
 
     asyncio.run(run())
 

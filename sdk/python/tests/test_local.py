@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from decimal import Decimal
@@ -119,3 +123,89 @@ def test_a_state_is_taken_up_by_several_at_once(tmp_path: Path) -> None:
         LocalExchange().stop(save=tmp_path / "other")
     with pytest.raises(ExchangeFailed, match="nothing"):
         LocalExchange(state=tmp_path / "nothing").start()
+
+
+def test_a_folder_that_exists_is_refused_while_the_exchange_runs(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with LocalExchange(durable=True) as exchange:
+        for name in ("there", "link"):
+            with pytest.raises(ValueError, match=name):
+                exchange.stop(save=tmp_path / name)
+        assert exchange.running
+        with exchange.sync_client() as client:
+            assert client.open_orders() == []
+        exchange.stop(save=tmp_path / "state")
+    assert list((tmp_path / "state").iterdir())
+
+
+def test_a_state_that_could_not_be_saved_is_kept_and_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    exchange = LocalExchange(durable=True).start()
+    with exchange.sync_client() as client:
+        client.new_order("GENA", "sell", 9, "101", client_order_id="rests")
+    folder = exchange.folder
+    assert folder is not None
+    try:
+        with pytest.raises(ExchangeFailed, match="could not be saved") as caught:
+            exchange.stop(save=tmp_path / "file" / "state")
+        assert str(folder / "journal") in str(caught.value)
+        assert not exchange.running
+        with LocalExchange(state=folder / "journal") as again, again.sync_client() as client:
+            assert client.order("rests").open == 9
+    finally:
+        shutil.rmtree(folder)
+
+
+PROGRAM = """
+import os, signal, sys, threading
+from fairbell.testing import LocalExchange
+made = []
+# In a thread that ends: the exchange is the program's, not the thread's.
+thread = threading.Thread(target=lambda: made.append(LocalExchange().start()))
+thread.start()
+thread.join()
+print(made[0]._process.pid, made[0].folder, flush=True)
+sys.stdin.readline()
+assert made[0].running
+how = sys.argv[1]
+if how == "ended":
+    # It has ended by itself, and its number may be another program's.
+    os.kill(made[0]._process.pid, signal.SIGKILL)
+    while made[0].running:
+        pass
+    print("ended", flush=True)
+    sys.stdin.readline()
+if how == "stopped":
+    # It hears nothing of a polite signal.
+    os.kill(made[0]._process.pid, signal.SIGSTOP)
+os.kill(os.getpid(), signal.SIGTERM if how == "SIGTERM" else signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL", "ended", "stopped"])
+def test_an_exchange_ends_with_its_program(how: str) -> None:
+    command = [sys.executable, "-c", PROGRAM, how]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        pid, folder = program.stdout.readline().split()
+        assert alive(int(pid))
+        program.stdin.write("\n")
+        program.stdin.flush()
+        if how == "ended":
+            assert program.stdout.readline() == "ended\n"
+            assert Path(folder).exists()
+            program.stdin.write("\n")
+            program.stdin.flush()
+    until(lambda: not alive(int(pid)) and not Path(folder).exists(), 40)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # One that has ended and that nobody has waited for is none.
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"

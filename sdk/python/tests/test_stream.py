@@ -262,6 +262,60 @@ def test_connections_that_break_are_made_anew_with_all_that_was_asked_for() -> N
     assert play(test, first, second, third, answer=answer).connections == 3
 
 
+def test_open_orders_beyond_the_first_message_are_of_the_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairbell.stream._ORDERS_MESSAGE", 2)
+    asked: list[str] = []
+
+    def orders(kind: str, seq: int, *names: str) -> dict[str, Any]:
+        told = [{**ORDER, "client_order_id": name} for name in names]
+        return {"channel": "orders", "type": kind, "seq": seq, "orders": told}
+
+    async def first(session: Session) -> None:
+        await session.heard("auth")
+        await session.ok()
+        await session.heard("subscribe")
+        messages = (("snapshot", "a", "b"), ("more", "c", "d"), ("more", "e"))
+        await session.ok(*(orders(kind, 10, *names) for kind, *names in messages))
+
+    async def second(session: Session) -> None:
+        await session.heard("auth")
+        await session.ok()
+        await session.heard("subscribe")
+        # `b` has gone; `e` is in the last message.
+        await session.ok(orders("snapshot", 20, "a", "c"), orders("more", 20, "d", "e"))
+        changed = {**ORDER, "client_order_id": "e", "filled": "0.5"}
+        await session.tell({"channel": "orders", "seq": 21, "order": changed})
+        # As after `resync_required`: nothing says that nothing more follows but the next message.
+        await session.tell(orders("snapshot", 30, "a", "c"), orders("more", 30, "e"))
+        await session.tell({"channel": "heartbeat", "count": 1})
+        await forever(session)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path.rsplit("/", 1)[1])
+        return httpx.Response(200, json={**ORDER, "client_order_id": asked[-1], "state": "filled"})
+
+    async def test(stream: fairbell.Stream) -> None:
+        events = stream.events()
+        await stream.subscribe("orders")
+        assert list(stream.orders) == list("abcde")
+        await stream.until(lambda: stream.connections == 2 and set(stream.orders) == set("ace"), 10)
+        told: list[tuple[str, str, bool]] = []
+        while ("d", "filled", True) not in told:
+            event = await anext(events)
+            if isinstance(event, fairbell.OrderEvent):
+                told.append((event.order.client_order_id, event.order.state.value, event.snapshot))
+        assert told == [
+            *((name, "open", True) for name in "abcde"),
+            ("b", "filled", True),
+            ("e", "open", False),
+            ("e", "open", True),
+            ("d", "filled", True),
+        ]
+
+    assert play(test, first, second, answer=answer).connections == 2
+    assert asked == ["b", "d"], "those that are in no message"
+
+
 def test_fills_beyond_the_snapshot_are_asked_for() -> None:
     def fills(first: int, last: int) -> list[dict[str, Any]]:
         return [{**FILL, "trade_id": str(n)} for n in range(last, first - 1, -1)]
@@ -335,6 +389,33 @@ def test_a_key_that_ends_while_the_stream_lives_ends_it() -> None:
                 pass
         with pytest.raises(errors.AuthenticationError):
             await stream.subscribe("orders")
+
+    assert play(test, first, second).connections == 2
+
+
+def test_a_client_that_is_closed_ends_its_stream_when_it_is_needed() -> None:
+    def orders(*open_orders: dict[str, Any]) -> dict[str, Any]:
+        return {"channel": "orders", "type": "snapshot", "seq": 1, "orders": list(open_orders)}
+
+    async def first(session: Session) -> None:
+        await session.heard("auth")
+        await session.ok()
+        await session.heard("subscribe")
+        await session.ok(orders(ORDER))
+
+    async def second(session: Session) -> None:
+        await session.heard("auth")
+        await session.ok()
+        await session.heard("subscribe")
+        # What became of the order?
+        await session.ok(orders())
+        await forever(session)
+
+    async def test(stream: fairbell.Stream) -> None:
+        await stream.subscribe("orders")
+        await stream._client.close()
+        with pytest.raises(errors.StreamClosed, match="client is closed"):
+            await stream.until(lambda: False, 10)
 
     assert play(test, first, second).connections == 2
 

@@ -236,6 +236,150 @@ def test_patience_ends() -> None:
     asyncio.run(run())
 
 
+def refusal(status: int, code: str, message: str = "") -> httpx.Response:
+    return httpx.Response(status, json={"error": {"code": code, "message": message}})
+
+
+LOST = [httpx.ReadTimeout(""), httpx.ReadError(""), httpx.RemoteProtocolError("hung up"), None]
+
+
+@pytest.mark.parametrize("lost", LOST, ids=["late", "broken", "hung up", "no answer yet"])
+@pytest.mark.parametrize(
+    "later",
+    [
+        None,
+        httpx.ConnectError("nobody listens"),
+        refusal(503, "busy"),
+        refusal(429, "too_many_requests"),
+        refusal(401, "key_expired"),
+        refusal(403, "wrong_address"),
+    ],
+    ids=["the same", "refused", "busy", "credits", "key", "address"],
+)
+def test_an_order_that_may_be_there_is_pending_whatever_is_said_later(
+    lost: Exception | None, later: Exception | httpx.Response | None
+) -> None:
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        told = lost if len(seen) == 1 or later is None else later
+        if isinstance(told, Exception):
+            raise told
+        return told or httpx.Response(202, json={"state": "pending"})
+
+    async def run() -> None:
+        client = client_of(answer, patience=0.12)
+        for asked in (
+            client.new_order("AAA", "buy", 1, 2, client_order_id="mine"),
+            client.replace("old", 1, 2, new_client_order_id="mine"),
+            client.cancel("mine"),
+        ):
+            seen.clear()
+            with pytest.raises(errors.OrderPending, match="mine") as caught:
+                await asked
+            assert caught.value.client_order_id == "mine"
+            assert isinstance(caught.value.__cause__, errors.FairbellError), "what was said last"
+            assert len(seen) > 1
+        await client.close()
+
+    asyncio.run(run())
+
+
+def test_an_order_that_was_not_sent_or_is_refused_is_not_pending() -> None:
+    seen: list[httpx.Request] = []
+
+    def nobody(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("nobody listens")
+
+    def known(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        if len(seen) == 1:
+            raise httpx.ReadError("")
+        return refusal(409, "client_order_id_used")
+
+    async def run() -> None:
+        client = client_of(nobody, patience=0.1)
+        with pytest.raises(errors.ConnectionFailed, match="nobody listens"):
+            await client.new_order("AAA", "buy", 1, 2)
+        busy = client_of(lambda _: refusal(503, "busy"), patience=0.1)
+        with pytest.raises(errors.Busy):
+            await busy.new_order("AAA", "buy", 1, 2)
+        other = client_of(known)
+        with pytest.raises(errors.ClientOrderIdUsed):
+            await other.new_order("AAA", "buy", 1, 2)
+        for one in (client, busy, other):
+            await one.close()
+
+    asyncio.run(run())
+
+
+def test_a_failed_connection_says_how_it_failed() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout("")
+
+    async def run() -> None:
+        client = client_of(answer, patience=0.01)
+        with pytest.raises(errors.ConnectionFailed, match="GET /v1/orders: ReadTimeout"):
+            await client.open_orders()
+        await client.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        refusal(422, "rejected", "0x0015 unknown order"),
+        refusal(409, "not_open", "it is filled"),
+        httpx.Response(200, json={**ORDER, "state": "rejected", "reason": "0x0015 unknown order"}),
+    ],
+    ids=["by the exchange", "by the door", "asked again"],
+)
+def test_a_replace_of_an_order_that_is_over_is_not_open(told: httpx.Response) -> None:
+    """Also if it ended while the replace was under way: the exchange itself refuses it then."""
+
+    async def run() -> None:
+        client = client_of(lambda _: told)
+        with pytest.raises(errors.NotOpen) as caught:
+            await client.replace("a", 1, 2)
+        assert (caught.value.code, caught.value.status) == ("not_open", 409)
+        assert caught.value.message
+        await client.close()
+
+    asyncio.run(run())
+
+
+def test_a_replace_that_is_refused_otherwise_is_rejected() -> None:
+    async def run() -> None:
+        client = client_of(lambda _: refusal(422, "rejected", "0x000A price"))
+        with pytest.raises(errors.OrderRejected) as caught:
+            await client.replace("a", 1, 2, new_client_order_id="b")
+        assert (caught.value.reason_code, caught.value.client_order_id) == (10, "b")
+        # What an order is refused for is another matter.
+        client._http = httpx.AsyncClient(
+            transport=httpx.MockTransport(lambda _: refusal(422, "rejected", "0x0015 x"))
+        )
+        with pytest.raises(errors.OrderRejected):
+            await client.new_order("AAA", "buy", 1, 2)
+        await client.close()
+
+    asyncio.run(run())
+
+
+def test_a_closed_client_says_so() -> None:
+    async def run() -> None:
+        client = client_of(lambda _: httpx.Response(200, json={**ORDER, "orders": []}))
+        await client.open_orders()
+        await client.close()
+        await client.close()
+        for asked in (client.open_orders(), client.instruments(), client.new_order("AAA", "buy", 1, 1)):
+            with pytest.raises(errors.StreamClosed, match="client is closed"):
+                await asked
+
+    asyncio.run(run())
+
+
 def test_a_repeated_order_that_was_rejected_is_rejected_again() -> None:
     rejected = {**ORDER, "state": "rejected", "reason": "0x0007 price"}
 
@@ -305,8 +449,9 @@ def test_wrong_use_is_told_before_anything_is_sent() -> None:
             await client.new_order("AAA", "up", 1, 1)
         with pytest.raises(TypeError):
             await client.new_order("AAA", "buy", 1.5, 1)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="timeout"):
-            await client.cancel_after(0)
+        for seconds in (0, -1, 0.0001, float("inf"), float("-inf"), float("nan"), 1e308):
+            with pytest.raises(ValueError, match="timeout"):
+                await client.cancel_after(seconds)
         public = fairbell.Client(URL)
         with pytest.raises(ValueError, match="key"):
             await public.open_orders()

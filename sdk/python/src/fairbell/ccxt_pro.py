@@ -219,7 +219,8 @@ class fairbell_pro(ccxt_adapter.fairbell_async):
             client.resolve(cache, f"trades:{market['symbol']}")
 
     def _take_orders(self, client: Any, message: Any) -> None:
-        told = message["orders"] if message.get("type") == "snapshot" else [message["order"]]
+        listed = message.get("type") in ("snapshot", "more")
+        told = message["orders"] if listed else [message["order"]]
         if self.orders is None:
             self.orders = ArrayCacheBySymbolById(self.options["ordersLimit"])
         rows = [self.parse_order(order) for order in told]

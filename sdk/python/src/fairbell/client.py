@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import math
 import os
 import re
 import time
@@ -25,9 +26,13 @@ from .errors import (
     AuthenticationError,
     ConnectionFailed,
     FairbellError,
+    NotOpen,
     OrderPending,
     OrderRejected,
+    PermissionDenied,
     ProtocolError,
+    StreamClosed,
+    TooManyRequests,
     Unavailable,
     api_error,
 )
@@ -53,6 +58,8 @@ __all__ = ["Client"]
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,14}", re.ASCII)
 _SYMBOL = re.compile(r"[A-Za-z0-9._-]{1,32}", re.ASCII)
+# OUCH's reject code of a replace of an order that is unknown, done or somebody else's.
+_NOTHING_TO_REPLACE = 0x0015
 # Waits between two tries, seconds: the first, and the longest.
 _WAIT_FIRST, _WAIT_MAX = 0.05, 1.0
 
@@ -212,7 +219,8 @@ class Client(AsyncClosing):
 
         :raises OrderRejected: the exchange refuses it, or has refused the order of this id before.
         :raises ClientOrderIdUsed: an order of other terms has this id.
-        :raises OrderPending: no answer in time; the exception has the id to ask for.
+        :raises OrderPending: it may be at the exchange, but no answer came; the exception has the id to ask
+            for.
         """
         if client_order_id is None:
             client_order_id = signing.new_client_order_id()
@@ -272,9 +280,11 @@ class Client(AsyncClosing):
 
         ``None`` turns it off.
         """
-        ms = 0 if timeout is None else round(timeout * 1000)
-        if timeout is not None and ms <= 0:
-            raise ValueError("timeout: above 0 seconds, or None for off")
+        exact = 0 if timeout is None else timeout * 1000
+        # What is no number, or infinite, has no whole ms.
+        ms = round(exact) if 0 < exact < math.inf else 0
+        if timeout is not None and ms == 0:
+            raise ValueError(f"timeout: {timeout!r} is not 0.5 seconds to a day; None for off")
         await self._signed("POST", "/v1/cancel_after", body={"timeout_ms": ms}, repeatable=False)
 
     async def order(self, client_order_id: str) -> Order:
@@ -300,18 +310,23 @@ class Client(AsyncClosing):
     # How it is asked.
 
     async def _order(self, method: str, path: str, order_id: str, body: Mapping[str, Any] | None) -> Order:
+        tries = _Tries()
         try:
-            order = Order.read(await self._signed(method, path, body=body))
-        except _Unanswered:
-            raise OrderPending(order_id) from None
+            order = Order.read(await self._signed(method, path, body=body, tries=tries))
+            # A request that is repeated is answered with the order's state.
+            if order.state is OrderState.REJECTED and method != "DELETE":
+                raise OrderRejected("rejected", order.reason or "", 422)
         except OrderRejected as error:
+            # The door knows the order: it ended while the replace was on its way to the exchange.
+            if method == "PUT" and error.reason_code == _NOTHING_TO_REPLACE:
+                raise NotOpen("not_open", error.message, 409) from error
             error.client_order_id = order_id
             raise
-        # A request that is repeated is answered with the order's state.
-        if order.state is OrderState.REJECTED and method != "DELETE":
-            rejected = OrderRejected("rejected", order.reason or "", 422)
-            rejected.client_order_id = order_id
-            raise rejected
+        except _OF_ONE_TRY as error:
+            # They say nothing about the tries before.
+            if tries.lost:
+                raise OrderPending(order_id) from error
+            raise
         return order
 
     async def _get(self, path: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -325,9 +340,10 @@ class Client(AsyncClosing):
         *,
         body: Mapping[str, Any] | None = None,
         repeatable: bool = True,
+        tries: _Tries | None = None,
     ) -> dict[str, Any]:
         self.need_key()
-        return await self._ask(method, path, query, body, signed=True, repeatable=repeatable)
+        return await self._ask(method, path, query, body, signed=True, repeatable=repeatable, tries=tries)
 
     async def _ask(
         self,
@@ -338,7 +354,9 @@ class Client(AsyncClosing):
         *,
         signed: bool,
         repeatable: bool,
+        tries: _Tries | None = None,
     ) -> dict[str, Any]:
+        tries = tries or _Tries()
         target = path if not query else f"{path}?{urlencode(query)}"
         content = b"" if body is None else json.dumps(body).encode()
         end = time.monotonic() + self._patience
@@ -348,9 +366,10 @@ class Client(AsyncClosing):
             try:
                 answer = await self._once(method, target, content, signed)
             except httpx.TransportError as error:
-                failure = ConnectionFailed(f"{method} {target}: {error or type(error).__name__}")
+                failure = ConnectionFailed(f"{method} {target}: {str(error) or type(error).__name__}")
                 # Nothing was sent when there was no connection.
                 unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                tries.lost = tries.lost or not unsent
                 if not (repeatable or unsent):
                     raise failure from error
             except Unavailable as error:
@@ -365,6 +384,7 @@ class Client(AsyncClosing):
             else:
                 if answer is not None:
                     return answer
+                tries.lost = True
                 failure = _Unanswered(f"{method} {target}: no answer of the exchange yet")
                 if not repeatable:
                     raise failure
@@ -375,6 +395,8 @@ class Client(AsyncClosing):
 
     async def _once(self, method: str, target: str, content: bytes, signed: bool) -> dict[str, Any] | None:
         """One request; ``None``: the exchange has not answered yet."""
+        if self._http.is_closed:
+            raise StreamClosed("the client is closed")
         headers = {"content-type": "application/json"} if content else {}
         if signed:
             headers |= self._headers(method, target, content)
@@ -404,6 +426,28 @@ class Client(AsyncClosing):
 
 class _Unanswered(FairbellError):
     """The exchange has not answered within the door's time."""
+
+
+# What one try of a request ends with, whatever became of the request itself.
+_OF_ONE_TRY = (
+    _Unanswered,
+    ConnectionFailed,
+    StreamClosed,
+    Unavailable,
+    TooManyRequests,
+    AuthenticationError,
+    PermissionDenied,
+)
+
+
+class _Tries:
+    """What is known of the tries of a request."""
+
+    __slots__ = ("lost",)
+
+    def __init__(self) -> None:
+        self.lost = False
+        """One of them may have reached the exchange, and its answer did not come."""
 
 
 def _now_ms() -> int:

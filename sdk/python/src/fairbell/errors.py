@@ -62,11 +62,11 @@ class SlowConsumer(FairbellError):
 
 
 class StreamClosed(FairbellError):
-    """The stream was closed, by its owner or by an error that a new connection does not mend."""
+    """The stream or client was closed, by its owner or by an error that a new connection does not mend."""
 
 
 class OrderPending(FairbellError):
-    """The exchange has not answered in time; whether the order was entered is not known yet.
+    """The exchange's answer has not come; whether the order was entered is not known yet.
 
     Ask with ``client.order(client_order_id)``, or send the same order with the same id again: it counts
     once.

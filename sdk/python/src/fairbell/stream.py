@@ -50,6 +50,8 @@ _MESSAGE_MAX = 32 * 1024 * 1024
 _SYMBOLS_MAX = 200
 # Trades and fills that are remembered, so that each is told once.
 _SEEN_MAX = 200_000
+# Open orders of one message of the door: where a snapshot has as many, more may follow.
+_ORDERS_MESSAGE = 20_000
 # Fills that the door tells over REST, and in a snapshot.
 _FILLS_MAX, _FILLS_SNAPSHOT = 10_000, 100
 # Snapshots of a book in a row that may be wrong before the connection is given up.
@@ -143,6 +145,8 @@ class Stream(AsyncClosing):
         self._fills_known = False
         self._trades: dict[str, _Seen] = {}
         self._private_seq = {"orders": 0}
+        self._opened: set[str] | None = None
+        """Client order ids of a snapshot of orders of which more may follow."""
         self._resyncing: dict[str, int] = {}
         self._ws: ClientConnection | None = None
         self._task: asyncio.Task[None] | None = None
@@ -286,7 +290,7 @@ class Stream(AsyncClosing):
             try:
                 await self._connection()
                 reason = "the door closed the connection"
-            except (AuthenticationError, PermissionDenied, NotFound) as error:
+            except (AuthenticationError, PermissionDenied, NotFound, StreamClosed) as error:
                 # Another connection would not mend these.
                 self._end(error)
                 return
@@ -353,6 +357,7 @@ class Stream(AsyncClosing):
         self._unsent = [op for op in [*self._waiting, *self._unsent] if op.done is not None]
         self._waiting.clear()
         self._resyncing.clear()
+        self._opened = None
         for book in self.books.values():
             book.invalidate()
         self._tell(ev.Disconnected(reason))
@@ -402,6 +407,10 @@ class Stream(AsyncClosing):
 
     async def _take(self, message: dict[str, Any]) -> None:
         channel = wire.text(message, "channel")
+        if self._opened is not None and (channel, message.get("type")) != ("orders", "more"):
+            # The parts of a snapshot come one behind the other.
+            opened, self._opened = self._opened, None
+            await self._take_ended(opened)
         if channel == "ok":
             op = self._answered()
             if op.settle is not None:
@@ -513,7 +522,8 @@ class Stream(AsyncClosing):
 
     async def _take_orders(self, message: dict[str, Any]) -> None:
         seq = wire.integer(message, "seq")
-        if message.get("type") != "snapshot":
+        kind = message.get("type")
+        if kind not in ("snapshot", "more"):
             order = Order.read(wire.mapping(message, "order"))
             # The snapshot has it already; but what a gateway refused has the number of the message before.
             if seq > self._private_seq["orders"] or order.state is OrderState.REJECTED:
@@ -521,16 +531,25 @@ class Stream(AsyncClosing):
             return
         orders = [Order.read(of) for of in models.objects(message, "orders")]
         opened = {order.client_order_id for order in orders}
-        # Those that were open and are not: what became of them?
+        if kind == "more":
+            if self._opened is not None:
+                self._opened |= opened
+        elif len(orders) >= _ORDERS_MESSAGE:
+            self._opened = opened
+        else:
+            await self._take_ended(opened)
+        for order in orders:
+            if self.orders.get(order.client_order_id) != order:
+                self._put(order, snapshot=True)
+        self._private_seq["orders"] = seq
+
+    async def _take_ended(self, opened: set[str]) -> None:
+        """Asks what became of those that were open and are not."""
         for client_order_id in [of for of in self.orders if of not in opened]:
             try:
                 self._put(await self._client.order(client_order_id), snapshot=True)
             except NotFound:
                 del self.orders[client_order_id]
-        for order in orders:
-            if self.orders.get(order.client_order_id) != order:
-                self._put(order, snapshot=True)
-        self._private_seq["orders"] = seq
 
     def _put(self, order: Order, *, snapshot: bool) -> None:
         if order.state.is_over:

@@ -26,6 +26,30 @@ from ..sync import Client as SyncClient
 __all__ = ["BinaryNotFound", "ExchangeFailed", "InstrumentSpec", "Key", "LocalExchange"]
 
 _ADDRESS = re.compile(r"REST and WebSocket: http://([0-9.]+):([0-9]+)/v1")
+# Reads what the program that started an exchange says, and sees it go: the other end of its standard input is
+# the program's alone. $1 is the process of the exchange, $2 its folder. A signal at the parent's death would
+# come at the end of the thread that started it, and not everywhere.
+_WATCH = """
+exchange=$1
+while read -r said; do
+    case $said in
+        ended) exchange= ;;
+        done) exit ;;
+    esac
+done
+if [ -n "$exchange" ] && kill -TERM "$exchange"; then
+    waited=0
+    while kill -0 "$exchange"; do
+        if [ "$waited" -eq 100 ]; then
+            kill -KILL "$exchange"
+            break
+        fi
+        waited=$((waited + 1))
+        sleep 0.1
+    done
+fi
+rm -rf -- "$2"
+"""
 
 
 class BinaryNotFound(FairbellError):
@@ -80,7 +104,8 @@ class LocalExchange:
 
     Nothing is played in it: the books are empty until its clients enter orders. It is ready when the door
     answers and all instruments trade. At its end the exchange compares its books with those that its
-    listeners made of the feed, and :meth:`stop` raises if they differ.
+    listeners made of the feed, and :meth:`stop` raises if they differ. Whatever ends the program that started
+    it ends it, too, and takes its folder away.
 
     :param instruments: what is traded.
     :param accounts: accounts, each with a key: ``keys[0]``, ...
@@ -138,6 +163,7 @@ class LocalExchange:
         self.started_in = 0.0
         """Seconds from the start of the process until it was ready."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> LocalExchange:
         return self.start()
@@ -174,7 +200,12 @@ class LocalExchange:
     @property
     def running(self) -> bool:
         """Its process is alive."""
-        return self._process is not None and self._process.poll() is None
+        if self._process is None:
+            return False
+        if self._process.poll() is None:
+            return True
+        self._say("ended")
+        return False
 
     def start(self) -> LocalExchange:
         """Starts it and waits until it is ready.
@@ -207,12 +238,40 @@ class LocalExchange:
             )
         atexit.register(self._kill)
         try:
+            self._watch(self._process.pid, folder)
             self._wait_until_ready(since + self._timeout)
         except BaseException:
             self.stop(check=False)
             raise
         self.started_in = time.monotonic() - since
         return self
+
+    def _watch(self, process: int, folder: Path) -> None:
+        """Starts what ends the exchange when this program is gone without having stopped it."""
+        self._watcher = subprocess.Popen(
+            ["/bin/sh", "-c", _WATCH, "fairbell-watch", str(process), os.fspath(folder)],
+            cwd="/",
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _say(self, what: str) -> None:
+        """Tells the watcher; ``ended``: the number of the process may be another one's from now on."""
+        if self._watcher is not None and self._watcher.stdin is not None:
+            try:
+                self._watcher.stdin.write(f"{what}\n".encode())
+            except OSError:
+                pass  # Somebody has ended it.
+
+    def _end_watch(self) -> None:
+        self._say("done")
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None and watcher.stdin is not None:
+            watcher.stdin.close()
+            watcher.wait()
 
     def _scenario_file(self, folder: Path) -> Path:
         """The scenario's file; a text becomes one."""
@@ -229,13 +288,17 @@ class LocalExchange:
 
         :param check: raise unless the exchange ended well.
         :param save: a folder for its state, which is made; for ``LocalExchange(state=...)``.
-        :raises ExchangeFailed: its own checks failed, or it had to be killed.
+        :raises ValueError: there is something of that name; the exchange goes on.
+        :raises ExchangeFailed: its own checks failed, or it had to be killed, or its state could not be
+            saved: the message says where it is.
         """
         if save is not None and not self._durable:
             raise ValueError("save: its state is not on disk: LocalExchange(durable=True)")
-        process, self._process = self._process, None
-        if process is None:
+        if self._process is None:
             return
+        if save is not None and os.path.lexists(save):
+            raise ValueError(f"save: {os.fspath(save)} exists already")
+        process, self._process = self._process, None
         atexit.unregister(self._kill)
         killed = False
         if process.poll() is None:
@@ -245,24 +308,37 @@ class LocalExchange:
         except subprocess.TimeoutExpired:
             process.kill()
             code, killed = process.wait(), True
+        self._say("ended")
         said = self._last_lines()
-        if self.folder is not None and save is not None:
-            shutil.copytree(self.folder / "journal", save)
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder, self.url = None, ""
+        folder, self.folder, self.url = self.folder, None, ""
+        try:
+            if folder is not None and save is not None:
+                self._save(folder / "journal", save)
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            self._end_watch()
         if check and killed:
             raise ExchangeFailed(f"it did not end within {timeout} s:\n{said}")
         if check and code != 0:
             raise ExchangeFailed(f"it ended with {code}:\n{said}")
+
+    def _save(self, state: Path, to: str | os.PathLike[str]) -> None:
+        try:
+            shutil.copytree(state, to)
+        except OSError as error:
+            why = f"its state could not be saved in {os.fspath(to)}: {error}; it is still in {state}"
+            raise ExchangeFailed(why) from error
 
     def _kill(self) -> None:
         """For a program that ends without stopping it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            self._say("ended")
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
+        self._end_watch()
 
     def _last_lines(self) -> str:
         try:
