@@ -70,7 +70,7 @@ pub enum What {
     Lead(LeadArgs),
     /// Have a node end its sessions and stop
     Drain(DrainArgs),
-    /// Refuse a node's present certificate and change all keys, while trading goes on
+    /// Refuse the present certificate of a node, or the operator's, and change all keys, while trading goes on
     Revoke(RevokeArgs),
     /// Change all keys, while trading goes on
     Rotate(RotateArgs),
@@ -223,9 +223,10 @@ pub struct DrainArgs {
 /// Options of `fairbell cluster revoke`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
-    fairbell cluster revoke edge-3    `fairbell cluster issue edge-3` lets it in again")]
+    fairbell cluster revoke edge-3    `fairbell cluster issue edge-3` lets it in again\n  \
+    fairbell cluster revoke operator  then `fairbell cluster issue operator` where the authority's key is")]
 pub struct RevokeArgs {
-    /// Which node
+    /// Which node, or `operator`
     #[arg(value_name = "NODE")]
     pub node: String,
     /// Which cluster
@@ -286,10 +287,14 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
         What::Drain(args) => {
             let (node, on) = (args.node.clone(), !args.undo);
             let file = ClusterFile::read(&args.at.cluster)?;
+            file.node(&node)?;
             tell(shards::operate_all(&file, &Operation::Drain { node, on })?)
         }
         What::Revoke(args) => {
             let file = ClusterFile::read(&args.at.cluster)?;
+            if args.node != OPERATOR {
+                file.node(&args.node)?;
+            }
             let folder = Credentials::folder(&file, &args.node);
             let generation = credentials::generation(&folder)?;
             let node = args.node.clone();
@@ -314,6 +319,9 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
         What::Replace(ReplaceArgs { nodes, by, shard, at }) => {
             let (nodes, by) = (nodes.clone(), by.clone());
             let file = shards::one(at, shard.as_deref())?;
+            for name in nodes.iter().chain(&by) {
+                file.node(name)?;
+            }
             tell(operator(&file)?.operate(&Operation::Replace { nodes, by }, PATIENCE)?)
         }
     }

@@ -168,15 +168,20 @@ fn with_a_journal_what_the_engine_refuses_is_not_done() {
         let status = admin(&out, &["status"]).1;
         status["data"]["instruments"][1]["phase"] == "continuous"
     });
-    let refused = |action: &[&str]| {
+    let refused = |action: &[&str], rule: &str| {
         let (code, answer, complaint) = admin(&out, action);
         assert_eq!((code, &answer["ok"]), (1, &Value::Bool(false)), "{action:?}");
         assert!(complaint.contains("the engine refused it: Refused, input"), "{complaint}");
+        assert!(complaint.contains(rule), "{action:?}: {complaint}");
     };
-    refused(&["bust-trade", "999999999"]);
-    refused(&["correct-trade", "999999999", "1.00", "5"]);
-    refused(&["set-instrument", "GENB", "tick", "0"]);
-    refused(&["start-of-day"]);
+    refused(&["bust-trade", "999999999"], "no such trade, or it is broken already");
+    refused(&["correct-trade", "999999999", "1.00", "5"], "no such trade, or it is broken");
+    refused(&["set-instrument", "GENB", "tick", "0"], "a tick is above 0");
+    refused(&["start-of-day"], "the day is open already");
+    refused(&["uncross", "GENB"], "in no batch auctions now");
+    // What no trade can be is not even logged.
+    let (code, _, complaint) = admin(&out, &["correct-trade", "1", "500000", "5"]);
+    assert!(code == 1 && complaint.contains("the largest price_max"), "{complaint}");
     let (code, _, complaint) = admin(&out, &["set-instrument", "GENB", "reference", "100.0001"]);
     assert_eq!(code, 1, "{complaint}");
     assert!(complaint.contains("a reference price is a multiple of the tick"), "{complaint}");
@@ -188,7 +193,15 @@ fn with_a_journal_what_the_engine_refuses_is_not_done() {
     done(&out, &["resume", "all"]);
     let audit = std::fs::read_to_string(out.join("admin-audit.jsonl")).expect("it is written down");
     let stages = |stage: &str| audit.matches(&format!("\"{stage}\"")).count();
-    assert_eq!((stages("refused"), stages("done")), (5, 22), "{audit}");
+    assert_eq!((stages("refused"), stages("done")), (7, 22), "{audit}");
+    // A trade is broken once.
+    until("a trade is broken", || admin(&out, &["bust-trade", "1"]).0 == 0);
+    refused(&["bust-trade", "1"], "broken already");
+    refused(&["correct-trade", "1", "1.00", "5"], "it is broken");
+    // A day that is over ends no second time, and phases don't change in none.
+    done(&out, &["end-of-day"]);
+    refused(&["end-of-day"], "the day is not open");
+    refused(&["resume", "GENB"], "phases change while the day is open");
     child.kill().expect("it runs");
     child.wait().expect("it ends");
     std::fs::remove_file(&config).expect("removed");
@@ -202,6 +215,11 @@ fn nobody_there_is_said_in_one_line() {
     let nowhere = std::env::temp_dir().join(format!("fb-nowhere-{}", std::process::id()));
     let (code, _, complaint) = admin(&nowhere, &["status"]);
     assert_eq!((code, complaint.lines().count()), (1, 1), "{complaint}");
-    let (code, _, complaint) = admin(&nowhere, &["--as", "two words", "status"]);
-    assert_eq!((code, complaint.lines().count()), (2, 1), "{complaint}");
+    for name in ["two words", "\u{c5}lice"] {
+        let refused = Command::new(BINARY).args(["admin", "--as", name, "status"]).output();
+        let refused = refused.expect("the binary runs");
+        let complaint = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!((refused.status.code(), complaint.lines().count()), (Some(2), 1), "{complaint}");
+        assert!(complaint.contains(&format!("(--as): {name:?}: a name is")), "{complaint}");
+    }
 }

@@ -336,6 +336,90 @@ fn an_empty_machine_joins_by_a_token_and_a_bundle_has_no_key_in_it() {
 }
 
 #[test]
+fn another_file_is_no_upgrade_and_operators_are_told_whom_to_ask_and_what_is_still_on() {
+    let fleet = Fleet::new("operators");
+    let names = ["root-1", "root-2", "root-3", "edge-1"];
+    let _running: Vec<Running> = names.iter().map(|name| fleet.start(name)).collect();
+    let status =
+        fleet.wait("up", |status| names.iter().all(|name| is_up(status, name)) && has_all(status));
+    let leader = number(&status, "leader");
+
+    // A name that nobody has is the command line's fault, whatever is asked for.
+    for args in [&["lead"][..], &["drain"], &["revoke"], &["token"], &["replace"]] {
+        let none = fleet.cluster(&[args, &["nobody"]].concat());
+        assert_eq!(none.status.code(), Some(2), "{args:?}: {}", said(&none));
+        assert!(said(&none).contains("no node nobody"), "{args:?}: {}", said(&none));
+    }
+
+    // A file with another node: found before the command is run for anybody.
+    let text = std::fs::read_to_string(fleet.file()).expect("read");
+    let learner = "\n[[node]]\nname = \"learner-1\"\naddress = \"127.0.0.1\"\nport = 40000\nroles = \
+                   [\"learner\"]\n";
+    std::fs::write(fleet.file(), text.clone() + learner).expect("written");
+    let mark = fleet.at("stopped");
+    let run = format!("touch {}; false", mark.display());
+    let upgrade = fleet.cluster(&["upgrade", "--run", &run, "edge-1"]);
+    assert_eq!(upgrade.status.code(), Some(2), "{}", said(&upgrade));
+    assert!(said(&upgrade).contains("Stop all machines together"), "{}", said(&upgrade));
+    assert!(!mark.exists(), "something was stopped");
+    // Control: with the roots' own file it is run.
+    std::fs::write(fleet.file(), text).expect("written");
+    let upgrade = fleet.cluster(&["upgrade", "--run", &run, "edge-1"]);
+    assert!(upgrade.status.code() == Some(1) && mark.exists(), "{}", said(&upgrade));
+
+    // One that leads, and one that follows.
+    let ask = |root: u64, args: &[&str]| {
+        let mut command = Command::new(FAIRBELL);
+        command.args(["admin", "--socket"]).arg(fleet.at(&format!("root-{root}/admin.sock")));
+        let output = command.args(args).output().expect("it runs");
+        (output.status.code(), said(&output))
+    };
+    let follower = leader % 3 + 1;
+    let (code, told) = ask(follower, &["status"]);
+    let ask_that = format!("this root does not lead: replica {leader} does");
+    assert!(code == Some(0) && told.contains(&ask_that), "{told}");
+    assert!(told.contains("its log goes up to"), "{told}");
+    for args in [&["kill", "TEST03"][..], &["revive", "TEST03"], &["end-of-day"]] {
+        let (code, told) = ask(follower, args);
+        let why = format!("this root does not lead: ask replica {leader}");
+        assert!(code == Some(1) && told.contains(&why), "{args:?}: {told}");
+    }
+
+    // Sessions are the edges'.
+    for args in [&["status"][..], &["sessions"]] {
+        let (code, told) = ask(leader, args);
+        assert!(code == Some(0) && told.contains("sessions are the edges'"), "{args:?}: {told}");
+        assert!(!told.contains("0 sessions") && !told.contains("gateway"), "{args:?}: {told}");
+    }
+    for (action, instead) in [
+        ("lock", "`kill TEST01` cancels"),
+        ("unlock", "nobody is locked"),
+        ("disconnect", "`fairbell cluster drain EDGE`"),
+    ] {
+        let (code, told) = ask(leader, &[action, "TEST01"]);
+        assert!(code == Some(1) && told.contains("are the edges'"), "{action}: {told}");
+        assert!(told.contains(instead), "{action}: {told}");
+    }
+
+    // Two switches: one of the exchange, one of each account.
+    let steps: [(&[&str], &str); 8] = [
+        (&["kill", "all"], ""),
+        (&["revive", "TEST03"], "TEST03 is not killed by itself; all accounts are still killed"),
+        (&["kill", "TEST05"], ""),
+        (&["revive", "all"], "; still killed by themselves: TEST05"),
+        (&["revive", "TEST05"], ""),
+        (&["revive", "TEST05"], "; TEST05 is not killed"),
+        (&["revive", "all"], "; the kill switch of all is not on"),
+        (&["status"], "day open"),
+    ];
+    for (args, what) in steps {
+        let (code, told) = ask(leader, args);
+        assert!(code == Some(0) && told.contains(what), "{args:?}: {told}");
+        assert!(!what.is_empty() || !told.contains("killed"), "{args:?}: {told}");
+    }
+}
+
+#[test]
 fn two_shards_trade_side_by_side_and_statements_are_of_both() {
     let fleet = Fleet::made("shards", &["--roots", "1", "--shards", "2"], 18);
     let text = std::fs::read_to_string(fleet.file()).expect("read");

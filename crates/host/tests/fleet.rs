@@ -411,6 +411,32 @@ fn machines_join_are_drained_revoked_and_come_back_with_other_keys() {
 }
 
 #[test]
+fn an_operators_certificate_that_was_revoked_is_refused_and_a_later_one_is_not() {
+    let mut venue = Venue::new("operator");
+    venue.start("root-1");
+    venue.wait("root-1", "up");
+    let (old, node) = (venue.operator(), OPERATOR.to_string());
+    let revoked = venue.operate(&Operation::Revoke { node, generation: 1 });
+    assert_eq!((&revoked["revoked"], &revoked["key_epoch"]), (&1.into(), &1.into()));
+    let refused = |of: &Identity| {
+        let why = of.operate(&Operation::Rotate, PATIENCE).expect_err("revoked").to_string();
+        assert!(
+            why.contains("generation 1, is revoked: `fairbell cluster issue operator`"),
+            "{why}"
+        );
+    };
+    refused(&old);
+    assert!(old.replica(1, PATIENCE).is_err(), "it is told nothing either");
+    credentials::issue(&venue.file, OPERATOR, 30).expect("keys");
+    assert_eq!(venue.operate(&Operation::Status)["key_epoch"], 1, "what is refused does nothing");
+    // Also by the root's log, after its restart.
+    stopped(&mut venue, "root-1");
+    venue.start("root-1");
+    venue.wait("root-1", "up");
+    refused(&old);
+}
+
+#[test]
 fn whoever_is_of_another_venue_is_told_so_and_so_are_operators() {
     let mut venue = Venue::new("strangers");
     venue.start("root-1");

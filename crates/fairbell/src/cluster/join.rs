@@ -79,6 +79,7 @@ pub struct JoinArgs {
 /// Why they don't.
 pub fn token(args: &TokenArgs) -> Result<(), Failure> {
     let file = ClusterFile::read(&args.at.cluster)?;
+    file.node(&args.node)?;
     let (token, ends_ns) = token::grant(&operator(&file)?, &args.node, args.valid, PATIENCE)?;
     let text = token.text();
     if args.json {

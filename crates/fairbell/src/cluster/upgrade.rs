@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use host::failure::Failure;
-use host::fleet::file::{ClusterFile, NodeEntry, NodeRole};
+use host::fleet::file::{ClusterFile, NodeEntry, NodeRole, digest_text, venue_digest};
 use host::fleet::messages::Operation;
 use serde_json::Value;
 
@@ -87,17 +87,44 @@ fn known(file: &ClusterFile, name: &str, status: &Value) -> Result<Seen, Failure
     seen(file, status, name).ok_or_else(|| Failure::Run(format!("the roots don't know {name}")))
 }
 
-/// Waits until all machines are up. One that is away ends that at once; one that is not heard of yet is waited
-/// for.
+/// Whether the roots run with the settings that are here: machines with others are refused by them, one after
+/// another. Roots of earlier versions don't say.
+fn same_settings(file: &ClusterFile, own: u64, status: &Value) -> Result<(), Failure> {
+    let own = digest_text(own);
+    let Some(roots) = status["venue"].as_str().filter(|roots| **roots != own) else {
+        return Ok(());
+    };
+    let (path, venue) = (file.path.display(), file.venue_path());
+    Err(Failure::Usage(format!(
+        "{path} and {} have digest {own}, and the roots run with {roots}: machines with different files refuse \
+         one another, so this is no upgrade. Stop all machines together, give each the new files, and start them \
+         again; to restart them as they are, name the files that they run with (--cluster)",
+        venue.display()
+    )))
+}
+
+/// Waits until those that are to be restarted are up, and, where roots are among them, all roots that vote: the
+/// others could not do without two. One that is away ends that at once; one that is not heard of yet is waited for.
 fn all_up(
     file: &ClusterFile,
+    wanted: &[&NodeEntry],
     patience: Duration,
     status: impl Fn() -> Result<Value, Failure>,
 ) -> Result<(), Failure> {
     let since = Instant::now();
+    let any_root = wanted.iter().any(|node| node.keeps_log());
     loop {
         let (all, mut is_known) = (status()?, true);
-        for NodeEntry { name, .. } in &file.nodes {
+        let replicas = all["replicas"].as_array();
+        let is_out = |name: &str| {
+            let row = replicas.and_then(|rows| rows.iter().find(|row| row["node"] == name));
+            row.is_some_and(|row| row["is"] == "not in the group")
+        };
+        let counts = |node: &&NodeEntry| {
+            let votes = any_root && node.is(NodeRole::Root) && !is_out(&node.name);
+            votes || wanted.iter().any(|one| one.name == node.name)
+        };
+        for NodeEntry { name, .. } in file.nodes.iter().filter(counts) {
             let now = known(file, name, &all)?;
             if !now.is_up && (!now.is_unknown || since.elapsed() >= patience) {
                 let why = format!("{name} is not up: nothing is restarted while it is not");
@@ -133,9 +160,13 @@ pub fn run(args: &UpgradeArgs) -> Result<(), Failure> {
     let status = |file: &ClusterFile| {
         operator(file)?.operate(&Operation::Status, PATIENCE).map(|(_, data)| data)
     };
-    // Nobody is taken down while another one is away already. All machines are known to the first shard's
-    // roots, and each root's log to those of its own.
-    all_up(&file, args.patience, || status(&file))?;
+    let own = venue_digest(&file, &file.venue()?)?;
+    for of in file.all_shards() {
+        same_settings(&file, own, &status(&of)?)?;
+    }
+    // Nobody is taken down while another one of them is away already. All machines are known to the first
+    // shard's roots, and each root's log to those of its own.
+    all_up(&file, &left, args.patience, || status(&file))?;
     let (count, mut done) = (left.len(), 0);
     while !left.is_empty() {
         let shards: Vec<(ClusterFile, Value)> = file
@@ -166,8 +197,11 @@ pub fn run(args: &UpgradeArgs) -> Result<(), Failure> {
             }
             if since.elapsed() > args.patience {
                 let (name, s) = (&node.name, args.patience.as_secs());
-                let why =
-                    format!("{name} is not up again after {s} s: the others are as they were");
+                let refused = status(of).ok().and_then(|data| refusal(&data, name));
+                let refused = refused.map_or_else(String::new, |why| format!("; {why}"));
+                let why = format!(
+                    "{name} is not up again after {s} s: the others are as they were{refused}"
+                );
                 return Err(Failure::Run(why));
             }
             std::thread::sleep(LOOK_EVERY);
@@ -175,6 +209,15 @@ pub fn run(args: &UpgradeArgs) -> Result<(), Failure> {
         println!("{done}/{count} {}: up again after {} ms", node.name, since.elapsed().as_millis());
     }
     Ok(())
+}
+
+/// Why the roots don't let a machine in, as the alarm of one of them says.
+fn refusal(status: &Value, name: &str) -> Option<String> {
+    let begin = format!("{name} is not let in: ");
+    let rows = status["nodes"].as_array()?.iter();
+    let alarms = rows.filter_map(|row| row["health"]["alarms"].as_array()).flatten();
+    let found = alarms.filter_map(Value::as_str).find_map(|alarm| alarm.split_once(&begin));
+    found.map(|(_, why)| begin + why)
 }
 
 /// Has another root lead, where there is one.
@@ -246,15 +289,63 @@ mod tests {
             Ok(told("edge-1", if asked.get() < 3 { "unknown" } else { "up" }))
         };
         let patience = Duration::from_secs(60);
-        assert_eq!((all_up(&file, patience, soon), asked.get()), (Ok(()), 3));
+        let every = order(&file, &[]).expect("an order");
+        assert_eq!((all_up(&file, &every, patience, soon), asked.get()), (Ok(()), 3));
         let why = |patience, is| {
-            let outcome = all_up(&file, patience, || Ok(told("proxy-1", is)));
+            let outcome = all_up(&file, &every, patience, || Ok(told("proxy-1", is)));
             outcome.expect_err("it is not up").to_string()
         };
         assert!(why(patience, "away").starts_with("proxy-1 is not up"), "at once");
         assert!(why(2 * LOOK_EVERY, "unknown").starts_with("proxy-1 is not up"));
-        let none = all_up(&file, patience, || Ok(json!({ "nodes": [] })));
+        let none = all_up(&file, &every, patience, || Ok(json!({ "nodes": [] })));
         assert!(none.expect_err("nobody").to_string().contains("don't know root-1"));
+    }
+
+    #[test]
+    fn of_those_that_are_not_asked_for_roots_alone_have_to_be_up_and_only_for_a_root() {
+        let file = file();
+        let away = |of: &str, replicas: Value| {
+            let is_of = |node: &NodeEntry| if node.name == of { "away" } else { "up" };
+            let row = |node: &NodeEntry| json!({ "node": node.name, "is": is_of(node), "life": 1 });
+            let nodes = file.nodes.iter().map(row).collect::<Vec<_>>();
+            json!({ "nodes": nodes, "replicas": replicas })
+        };
+        let asked = |wanted: &str, status: &Value| {
+            let wanted = order(&file, &[wanted.to_string()]).expect("an order");
+            let outcome = all_up(&file, &wanted, Duration::ZERO, || Ok(status.clone()));
+            outcome.map_err(|why| why.to_string())
+        };
+        let proxy = away("proxy-1", json!([]));
+        assert_eq!((asked("edge-1", &proxy), asked("root-2", &proxy)), (Ok(()), Ok(())));
+        assert!(asked("proxy-1", &proxy).expect_err("away").starts_with("proxy-1 is not up"));
+        let root = away("root-1", json!([]));
+        assert_eq!(asked("edge-1", &root), Ok(()));
+        assert!(asked("root-2", &root).expect_err("away").starts_with("root-1 is not up"));
+        // One that was taken out of the group is missed by nobody.
+        let gone = json!([{ "node": "root-1", "is": "not in the group" }]);
+        assert_eq!(asked("root-2", &away("root-1", gone)), Ok(()));
+    }
+
+    #[test]
+    fn settings_that_are_not_the_roots_are_found_before_anything_is_stopped() {
+        let file = file();
+        assert_eq!(same_settings(&file, 0xA7, &json!({ "venue": "00000000000000a7" })), Ok(()));
+        assert_eq!(same_settings(&file, 0xA7, &json!({})), Ok(()), "an earlier version");
+        let other = same_settings(&file, 0xA7, &json!({ "venue": "00000000000000a8" }));
+        let why = other.expect_err("other settings");
+        assert!(matches!(why, Failure::Usage(_)), "{why}");
+        let why = why.to_string();
+        assert!(why.contains("Stop all machines together") && why.contains("000a8"), "{why}");
+    }
+
+    #[test]
+    fn why_a_machine_is_not_let_in_is_taken_from_the_alarms() {
+        let alarm = "refused-5: edge-1 is not let in: its settings have digest 1";
+        let root = json!({ "node": "root-1", "health": { "alarms": ["other", alarm] } });
+        let status = json!({ "nodes": [{ "node": "edge-1", "health": null }, root] });
+        let why = refusal(&status, "edge-1").expect("refused");
+        assert_eq!(why, "edge-1 is not let in: its settings have digest 1");
+        assert_eq!((refusal(&status, "edge-2"), refusal(&json!(null), "edge-1")), (None, None));
     }
 
     #[test]

@@ -9,26 +9,23 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use engine::Applied;
-use exchange::{
-    Capacity, FIX_DOOR, Refusals, Role, Root, SessionInfo, gateway_capacities, set_phase,
-};
+use exchange::{Role, Root, set_phase};
 use gateway::Gateway;
 use net::LoopHandle;
-use serde_json::{Value, json};
+use serde_json::json;
 use types::{
-    AccountId, ClOrdId, ClockReading, Command, CommandKind, InstrumentId, InstrumentParam, Nanos,
-    NodeId, Outbox, Phase, Price, Qty, Seq,
+    AccountId, ClOrdId, ClockReading, Command, CommandKind, InstrumentId, NodeId, Outbox, Phase,
+    Price, Qty, Seq,
 };
 
 use super::audit::Who;
 use super::members;
 use super::protocol::Reply;
+use super::rules::{self, Kills, refused_by_engine, rule_of};
 use super::shards;
 use crate::admin::action::{Action, LIMITS, PARAMETERS, PHASES};
-use crate::alarms::{self, Alarms};
-use crate::capacities;
+use crate::alarms::Alarms;
 use crate::config::Config;
-use crate::refused;
 use crate::replica::line::RootLine;
 
 /// Longest wait for nodes: a loop that does not answer for so long has other troubles.
@@ -51,22 +48,11 @@ enum Given {
 /// A running exchange, to its operators.
 pub struct Exchange {
     pub(super) config: Config,
-    root: RootLine,
+    pub(super) root: RootLine,
     edges: LoopHandle<Role>,
-    /// By gateway number less one.
-    gateways: Vec<NodeId>,
-    alarms: Alarms,
-}
-
-/// A gateway as operators see it.
-struct GatewayView {
-    connections: usize,
-    sessions: Vec<SessionInfo>,
-    waiting: (usize, usize),
-    locked: Vec<AccountId>,
-    capacities: [Capacity; 2],
-    refusals: Refusals,
-    now: Nanos,
+    /// By gateway number less one; none: they are on machines of their own.
+    pub(super) gateways: Vec<NodeId>,
+    pub(super) alarms: Alarms,
 }
 
 impl Exchange {
@@ -96,6 +82,7 @@ impl Exchange {
             Action::Unlock { account } => self.lock(account, false),
             Action::ReplaceProxy { proxy, by } => self.replace_proxy(*proxy, *by),
             Action::Replicas { what } => members::perform(&self.root, what),
+            Action::Revive { account } => self.revive(who, account),
             other => command(&self.config, other).and_then(|commands| self.give(who, commands)),
         };
         outcome.unwrap_or_else(Reply::refused)
@@ -193,8 +180,40 @@ impl Exchange {
         ))
     }
 
+    /// Takes orders of an account, or of all, again; says which kill switches are still on.
+    fn revive(&self, who: &Who, account: &str) -> Result<Reply, String> {
+        let id = account_id(&self.config, account)?;
+        let action = Action::Revive { account: account.to_string() };
+        let commands = command(&self.config, &action)?;
+        let accounts = self.config.accounts.0.len() as u16;
+        let kills = || self.on_root(move |root, _, _| Kills::of(root, accounts));
+        let before = kills()?;
+        let mut reply = self.give(who, commands)?;
+        // What was done is done, whatever can be said of the others.
+        if let Ok(after) = kills() {
+            reply.text += &after.still_on(id, &before, |of| self.name(of));
+        }
+        Ok(reply)
+    }
+
+    /// What is asked of gateways needs some beside the root.
+    fn needs_gateways(&self, account: &str, instead: &str) -> Result<(), String> {
+        match self.gateways.is_empty() {
+            true => Err(format!(
+                "{account}: sessions and logons are the edges', on machines of their own, and a fleet's root \
+                 tells them nothing of this: {instead}"
+            )),
+            false => Ok(()),
+        }
+    }
+
     fn disconnect(&self, account: &str) -> Result<Reply, String> {
         let id = one_account(&self.config, account)?;
+        let instead = format!(
+            "`kill {account}` cancels its orders and refuses new ones; `fairbell cluster drain EDGE` ends all \
+             sessions of an edge"
+        );
+        self.needs_gateways(account, &instead)?;
         let found = self.on_gateways(move |gateway, now, out| gateway.disconnect(now, id, out))?;
         let at = found.iter().find(|(_, done)| *done).map(|(number, _)| *number);
         match at {
@@ -208,6 +227,13 @@ impl Exchange {
 
     fn lock(&self, account: &str, locked: bool) -> Result<Reply, String> {
         let id = one_account(&self.config, account)?;
+        let instead = match locked {
+            true => {
+                format!("`kill {account}` cancels its orders and refuses new ones until `revive`")
+            }
+            false => format!("nobody is locked there; `revive {account}` ends a `kill`"),
+        };
+        self.needs_gateways(account, &instead)?;
         let told = self.on_gateways(move |gateway, _, _| gateway.lock(id, locked))?;
         let done = told.iter().filter(|(_, done)| *done).count();
         let word = if locked { "locked" } else { "unlocked" };
@@ -227,157 +253,6 @@ impl Exchange {
         Ok(Reply::done(text, json!({ "old": proxy, "new": new.0 })))
     }
 
-    fn views(&self) -> Result<Vec<(usize, GatewayView)>, String> {
-        let accounts = self.config.accounts.0.len() as u16;
-        self.on_gateways(move |gateway, now, _| GatewayView {
-            connections: gateway.connections(),
-            sessions: gateway.logged_on(),
-            waiting: gateway.requests_waiting(),
-            locked: (1..=accounts).map(AccountId).filter(|id| gateway.is_locked(*id)).collect(),
-            capacities: gateway_capacities(gateway),
-            refusals: gateway.refusals().clone(),
-            now: now.now,
-        })
-    }
-
-    fn sessions(&self) -> Result<Reply, String> {
-        let mut lines = vec![format!(
-            "{:<8} {:>7} {:<5} {:>9} {:>10} {:>10} {:>8}",
-            "account", "gateway", "door", "for s", "in", "out", "waiting"
-        )];
-        let (mut list, mut refusals) = (Vec::new(), Vec::new());
-        for (number, view) in self.views()? {
-            let listed = refused::listed(number, &view.refusals, view.now);
-            refusals.extend(listed.into_iter().map(|(line, _)| line));
-            for session in &view.sessions {
-                let name = self.name(session.account);
-                let door = if session.conn.door() == FIX_DOOR { "FIX" } else { "OUCH" };
-                let for_s = view.now.since(session.since) as f64 / 1e9;
-                let SessionInfo { messages_in, messages_out, waiting, .. } = *session;
-                lines.push(format!(
-                    "{name:<8} {number:>7} {door:<5} {for_s:>9.1} {messages_in:>10} \
-                     {messages_out:>10} {waiting:>8}"
-                ));
-                list.push(json!({
-                    "account": name, "number": session.account.0, "gateway": number, "door": door,
-                    "since_ns": session.since.0, "for_ns": view.now.since(session.since),
-                    "messages_in": messages_in, "messages_out": messages_out, "waiting": waiting,
-                }));
-            }
-        }
-        lines.extend(refusals);
-        Ok(Reply::done(lines.join("\n"), Value::Array(list)))
-    }
-
-    fn status(&self) -> Result<Reply, String> {
-        let accounts = self.config.accounts.0.len() as u16;
-        let phases = self.config.instruments.0.len() as u16;
-        let (mut data, killed, mut full) = self.on_root(move |root, _, _| {
-            let engine = root.engine();
-            let phase = |id| engine.phase(InstrumentId(id)).map_or("", phase_name);
-            let answers = root.publishers().map(|publisher| publisher.store().answers());
-            let answers = answers.map(|of| {
-                json!({
-                    "proven": of.proven, "tokens": of.tokens, "over_rate": of.over_rate,
-                    "unproven_bytes_in": of.unproven_in, "unproven_bytes_out": of.unproven_out,
-                })
-            });
-            let answers: Vec<Value> = answers.collect();
-            let killed = |id: &u16| engine.standing(AccountId(*id)).is_some_and(|s| s.killed);
-            let data = json!({
-                "day_open": engine.is_open(),
-                "log": log_of(root),
-                "feed_next": engine.feed_next().0,
-                "open_orders": engine.open_orders(),
-                "all_killed": engine.is_killed(),
-                "retransmission": answers,
-                "phases": (1..=phases).map(phase).collect::<Vec<_>>(),
-            });
-            (data, (1..=accounts).filter(killed).collect::<Vec<_>>(), root.capacities())
-        })?;
-        let views = self.views()?;
-        full.extend(views.iter().flat_map(|(_, view)| view.capacities));
-        full.extend(capacities::journal_disk(&self.config));
-        let (full, capacities) = capacities::told(&capacities::fullest(full));
-        let mut locked: Vec<AccountId> =
-            views.iter().flat_map(|(_, view)| view.locked.iter().copied()).collect();
-        locked.sort_unstable();
-        locked.dedup();
-        let names = |ids: &[AccountId]| ids.iter().map(|id| self.name(*id)).collect::<Vec<_>>();
-        let killed = names(&killed.into_iter().map(AccountId).collect::<Vec<_>>());
-        let locked = names(&locked);
-        let instruments: Vec<Value> = (self.config.instruments.0.iter())
-            .zip(data["phases"].as_array().cloned().unwrap_or_default())
-            .map(|(entry, phase)| json!({ "symbol": entry.symbol, "phase": phase }))
-            .collect();
-        let gateways: Vec<Value> = (views.iter())
-            .map(|(number, view)| {
-                json!({
-                    "gateway": number, "connections": view.connections,
-                    "sessions": view.sessions.len(), "requests_waiting": view.waiting.0,
-                    "requests_in_flight": view.waiting.1,
-                })
-            })
-            .collect();
-        let (mut text, alarms) = alarms::told(&self.alarms.standing());
-        let (lines, shards) = self.shards_seen()?;
-        text.extend(lines);
-        if !shards.is_null() {
-            data["shards"] = shards;
-        }
-        text.push(format!(
-            "day {}, {} open orders, input {} of the log {}, feed at {}",
-            if data["day_open"] == json!(true) { "open" } else { "closed" },
-            data["open_orders"],
-            data["log"]["inputs"],
-            room_of(&data["log"]),
-            data["feed_next"],
-        ));
-        let phases =
-            instruments.iter().map(|of| format!("{} {}", word(&of["symbol"]), word(&of["phase"])));
-        text.push(format!("phases: {}", phases.collect::<Vec<_>>().join(", ")));
-        let sessions: usize = views.iter().map(|(_, view)| view.sessions.len()).sum();
-        text.push(format!(
-            "{} of {} gateways answer, {sessions} sessions",
-            views.len(),
-            self.gateways.len()
-        ));
-        if data["all_killed"] == json!(true) {
-            text.push("kill switch of the whole exchange is on".to_string());
-        }
-        text.extend(full);
-        text.extend((!killed.is_empty()).then(|| format!("killed: {}", killed.join(" "))));
-        text.extend((!locked.is_empty()).then(|| format!("locked: {}", locked.join(" "))));
-        let (refused, refusals) = refused::counts(views.iter().map(|(_, view)| &view.refusals));
-        let listed = |(number, view): &(usize, GatewayView)| {
-            refused::listed(*number, &view.refusals, view.now)
-        };
-        let listed = views.iter().flat_map(listed).map(|(_, document)| document);
-        let refusals = json!({ "counts": refusals, "last": listed.collect::<Vec<_>>() });
-        text.extend(refused);
-        for (key, value) in [
-            ("alarms", alarms),
-            ("capacities", capacities),
-            ("instruments", json!(instruments)),
-            ("gateways", json!(gateways)),
-            ("killed", json!(killed)),
-            ("locked", json!(locked)),
-            ("logons_refused", refusals),
-        ] {
-            data[key] = value;
-        }
-        if let Some(data) = data.as_object_mut() {
-            data.remove("phases");
-        }
-        Ok(Reply::done(text.join("\n"), data))
-    }
-
-    fn name(&self, account: AccountId) -> String {
-        let place = usize::from(account.0).checked_sub(1);
-        let entry = place.and_then(|place| self.config.accounts.0.get(place));
-        entry.map_or_else(|| account.0.to_string(), |entry| entry.username.clone())
-    }
-
     pub(super) fn on_root<T: Send + 'static>(
         &self,
         call: impl FnOnce(&mut Root, ClockReading, &mut Outbox) -> T + Send + 'static,
@@ -387,19 +262,17 @@ impl Exchange {
             let _ = to.try_send(call(root, now, out));
         });
         asked.map_err(|error| format!("the root was not asked: {error}"))?;
-        from.recv_timeout(WAIT)
-            .map_err(|error| match error {
-                RecvTimeoutError::Timeout => {
-                    "the root did not answer in time; look at its state again"
-                }
-                // What is asked of a root that does not lead is dropped.
-                RecvTimeoutError::Disconnected => "this root does not lead: ask the one that does",
-            })
-            .map_err(str::to_string)
+        from.recv_timeout(WAIT).map_err(|error| match error {
+            RecvTimeoutError::Timeout => {
+                "the root did not answer in time; look at its state again".to_string()
+            }
+            // What is asked of a root that does not lead is dropped.
+            RecvTimeoutError::Disconnected => self.not_leading(),
+        })
     }
 
     /// The answers of the gateways that are alive, by their numbers.
-    fn on_gateways<T: Send + 'static>(
+    pub(super) fn on_gateways<T: Send + 'static>(
         &self,
         call: impl Fn(&mut Gateway, ClockReading, &mut Outbox) -> T + Clone + Send + 'static,
     ) -> Result<Vec<(usize, T)>, String> {
@@ -431,34 +304,6 @@ fn open_orders(root: &Root, account: AccountId) -> u64 {
         AccountId(0) => root.engine().open_orders() as u64,
         account => root.engine().standing(account).map_or(0, |s| u64::from(s.open_orders)),
     }
-}
-
-/// The log as operators see it; `room` is null where it has no end.
-fn log_of(root: &Root) -> Value {
-    let fill = root.fill();
-    json!({
-        "inputs": root.log().len(), "room": root.log().room(), "given_up": fill.given_up,
-        "bytes_on_disk": fill.log.0, "streams_bytes_on_disk": fill.streams.0,
-        "held_back": fill.held_back,
-    })
-}
-
-/// How much it still takes, for people.
-fn room_of(log: &Value) -> String {
-    let room = log["room"].as_u64().map(|room| format!("with room for {room}"));
-    let room = room.unwrap_or_else(|| "without end".to_string());
-    match log["held_back"] == json!(true) {
-        true => format!("{room} but no room on its disk: ORDERS WAIT"),
-        false => room,
-    }
-}
-
-fn phase_name(phase: Phase) -> &'static str {
-    PHASES.get(phase as usize).copied().unwrap_or("")
-}
-
-fn word(value: &Value) -> &str {
-    value.as_str().unwrap_or("")
 }
 
 /// The commands of the log that an action is; for all others than those handled elsewhere.
@@ -519,12 +364,12 @@ fn command(config: &Config, action: &Action) -> Result<Vec<Command>, String> {
         Action::BustTrade { match_number } => {
             Command { qty: Qty(*match_number), ..new(CommandKind::BustTrade) }
         }
-        Action::CorrectTrade { match_number, price, lots } => Command {
-            qty: Qty(*match_number),
-            price: self::price(price)?,
-            min_qty: *lots,
-            ..new(CommandKind::CorrectTrade)
-        },
+        Action::CorrectTrade { match_number, price, lots } => {
+            let price = self::price(price)?;
+            rules::corrected(config, price, *lots)?;
+            let qty = Qty(*match_number);
+            Command { qty, price, min_qty: *lots, ..new(CommandKind::CorrectTrade) }
+        }
         Action::ExpireOrders => new(CommandKind::ExpireOrders),
         Action::StartOfDay => Command { param: 1, ..new(CommandKind::StartOfDay) },
         Action::EndOfDay => new(CommandKind::EndOfDay),
@@ -542,31 +387,6 @@ fn command(config: &Config, action: &Action) -> Result<Vec<Command>, String> {
 /// Whether an input of the log is this operator's.
 fn is_of(root: &Root, seq: Seq, tag: ClOrdId) -> bool {
     root.log().get(seq).is_some_and(|input| input.command.cl_ord_id == tag)
-}
-
-fn refused_by_engine(applied: Applied, seq: u64, rule: &str) -> String {
-    format!("the engine refused it: {applied:?}, input {seq} of the log{rule}")
-}
-
-/// What the engine asks of the value that a command sets, in words for its operator; empty where that
-/// depends on more.
-fn rule_of(command: &Command) -> &'static str {
-    if command.kind != CommandKind::SetInstrument {
-        return "";
-    }
-    match InstrumentParam::from_code(command.param) {
-        Some(InstrumentParam::Reference) => {
-            "; a reference price is a multiple of the tick in force and at most price_max, 0 is none"
-        }
-        Some(InstrumentParam::StaticCollar | InstrumentParam::DynamicCollar) => {
-            "; a collar is at most 10000 hundredths of a percent, 0 is none"
-        }
-        Some(InstrumentParam::QtyMin) => "; qty-min is 1 to qty-max",
-        Some(InstrumentParam::QtyMax) => "; qty-max is at least qty-min, and of 32 bits",
-        Some(InstrumentParam::Tick) => "; a tick is above 0 and at most price_max",
-        Some(InstrumentParam::Listed) => "; listed is 0 or 1",
-        Some(InstrumentParam::Shard | InstrumentParam::Placed) | None => "",
-    }
 }
 
 /// Back to trading, each instrument in its own way.

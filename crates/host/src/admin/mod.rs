@@ -9,8 +9,10 @@ pub mod action;
 pub mod audit;
 mod callers;
 pub mod door;
+mod looks;
 pub mod members;
 pub mod protocol;
+mod rules;
 pub mod server;
 mod shards;
 

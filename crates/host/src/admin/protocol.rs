@@ -86,9 +86,15 @@ impl Request {
         let good = |name: &String| {
             (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic())
         };
-        match self.operator.as_ref().is_none_or(good) {
-            true => Ok(()),
-            false => Err(format!("a name is 1 to {NAME_MAX} ASCII characters without spaces")),
+        match self.operator.as_ref().filter(|name| !good(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let short: String = name.chars().take(NAME_MAX).collect();
+                Err(format!(
+                    "on whose behalf (--as): {short:?}: a name is 1 to {NAME_MAX} ASCII characters without \
+                     spaces"
+                ))
+            }
         }
     }
 
@@ -152,6 +158,11 @@ mod tests {
         for line in bad {
             let why = Request::parse(line).expect_err("refused");
             assert_eq!(why.lines().count(), 1, "{why}");
+        }
+        for name in ["\u{c5}lice", "two words", "", "a\nb"] {
+            let bad = Request { operator: Some(name.to_string()), action: Action::Status };
+            let why = bad.check().expect_err("refused");
+            assert!(why.contains("--as") && why.contains(&format!("{name:?}")), "{why}");
         }
     }
 

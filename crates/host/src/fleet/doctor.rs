@@ -1,12 +1,14 @@
 //! What would hurt a machine of a venue, said before it starts: files, names, certificates, ports,
 //! clock, limits, ways to the others.
 
+use std::ffi::OsStr;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use net::CertificateFacts;
+use rustix::fs::{Access, access};
 use rustix::net::sockopt::{
     Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
 };
@@ -18,11 +20,12 @@ use super::addresses::IpVersion;
 use super::credentials::{self, Credentials, Issuer, RootSecret, generation, named};
 use super::file::{ClusterFile, NodeEntry, NodeRole, Port};
 use crate::clock_sources;
-use crate::config::Clocks;
+use crate::config::{Clocks, Config};
 use crate::failure::Failure;
 use crate::phc::{Device, Hardware};
 use crate::replica::certificates;
 use crate::sockets;
+use crate::strategies::{self, Around};
 
 /// How long a root's door may take to be reached.
 const REACH: Duration = Duration::from_secs(1);
@@ -120,6 +123,10 @@ impl Doctor {
         }
         self.names(file, node);
         self.keys(file, node, keys);
+        if let Some((config, _)) = &config {
+            self.strategies(file, (number, config));
+        }
+        self.scale(file, node);
         self.ports(file, node);
         self.clock(config.map(|(config, _)| config.clock));
         self.limits();
@@ -290,6 +297,60 @@ impl Doctor {
         }
     }
 
+    /// Whether the strategies of the machine's edge would start: one that does not stops the whole edge.
+    fn strategies(&mut self, file: &ClusterFile, (number, config): (u16, &Config)) {
+        // As the edge counts them at its start.
+        let Some(own) = file.of(NodeRole::Edge).position(|(edge, _)| edge == number) else {
+            return;
+        };
+        if config.strategies.0.is_empty() {
+            return;
+        }
+        // Also an edge without any reads whose attestations are believed.
+        let around = Around::new(config, net::Clock::start(0));
+        let around = around.inspect_err(|failure| {
+            self.say("enclaves", Verdict::Bad, failure.to_string());
+        });
+        let Ok(around) = around else { return };
+        let here = config.strategies.0.iter().filter(|entry| entry.edge as usize == own + 1);
+        for entry in here {
+            let instruments = config.instruments();
+            let started = strategies::code(entry)
+                .and_then(|code| strategies::start(&code, entry, (&instruments, &around)));
+            let started = started.map_err(|failure| {
+                let (account, module) = (&entry.account, &entry.module);
+                Failure::Usage(format!(
+                    "{failure}: the edge does not start with it; sign {module} again for {account} \
+                     (`fairbell strategy sign`), or take its [[strategy]] out of {}",
+                    file.venue_path().display()
+                ))
+            });
+            let (name, account) = (entry.name(), &entry.account);
+            self.judge("strategy", started, |started| {
+                format!("{name} of {account} starts with {}", started.how)
+            });
+        }
+    }
+
+    /// Whether a root that comes to lead could have machines made.
+    fn scale(&mut self, file: &ClusterFile, node: &NodeEntry) {
+        let Some(program) = file.scale.command.first().filter(|_| file.scale.by == "command")
+        else {
+            return;
+        };
+        if !node.keeps_log() {
+            return;
+        }
+        let found = program_at(program, std::env::var_os("PATH").as_deref());
+        let found = found.map_err(|why| {
+            let path = file.path.display();
+            Failure::Usage(format!(
+                "{path}: scale.command: {program}: {why}: edges neither come nor go while this root leads"
+            ))
+        });
+        self.judge("scale command", found, |at| at.display().to_string());
+    }
+
     fn clock(&mut self, settings: Option<Clocks>) {
         let hardware = clock_sources::ptp_clocks();
         let chrony = clock_sources::chrony();
@@ -387,6 +448,31 @@ impl Doctor {
     }
 }
 
+/// Where a program is that is run by this name, as the system looks for it: on `paths` unless it names a folder.
+fn program_at(program: &str, paths: Option<&OsStr>) -> Result<PathBuf, String> {
+    let candidates: Vec<PathBuf> = match program.contains('/') {
+        true => vec![PathBuf::from(program)],
+        false => std::env::split_paths(paths.unwrap_or_default())
+            .map(|folder| folder.join(program))
+            .collect(),
+    };
+    let mut why = match program.contains('/') {
+        true => "there is no such file".to_string(),
+        false => "no folder of PATH has it".to_string(),
+    };
+    for at in candidates {
+        let Ok(about) = std::fs::metadata(&at) else { continue };
+        if about.is_file() && access(&at, Access::EXEC_OK).is_ok() {
+            return Ok(at);
+        }
+        why = match about.is_file() {
+            true => format!("{0} can't be executed by this user: `chmod +x {0}`", at.display()),
+            false => format!("{} is no file", at.display()),
+        };
+    }
+    Err(why)
+}
+
 /// Sends the longest datagram of the overlay, which must not be cut into fragments. Whoever hears it
 /// drops it.
 fn send_whole(at: SocketAddr) -> std::io::Result<()> {
@@ -417,6 +503,7 @@ pub(super) fn days_left(until: u64) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::StrategyEntry;
     use crate::fleet::credentials::tests::Made;
 
     /// What it finds of a machine's keys, without the good.
@@ -461,6 +548,80 @@ mod tests {
             assert!(found.len() == 1 && found[0].0 == Verdict::Bad, "{found:?}");
             assert!(found[0].1.contains("issuer.key.pem: it is not the key of"), "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_module_that_is_not_the_one_that_was_signed_is_complained_of_at_its_edge() {
+        let made = Made::new("doctor-strategy");
+        let guests = concat!(env!("CARGO_MANIFEST_DIR"), "/../strategy/tests/guests");
+        let bytes = |name: &str| std::fs::read(format!("{guests}/{name}.wasm")).expect("a guest");
+        let module = made.0.path.with_file_name("maker.wasm");
+        let (private, key) = strategy::signature::new_key().expect("a key");
+        let signed = strategy::signature::sign(&private, "MAKER", &bytes("maker")).expect("signed");
+        std::fs::write(&module, bytes("maker")).expect("written");
+        std::fs::write(module.with_extension("wasm.sig"), signed).expect("written");
+        let entry = StrategyEntry {
+            account: "MAKER".to_string(),
+            module: module.display().to_string(),
+            key,
+            ..StrategyEntry::default()
+        };
+        let mut config = Config::default();
+        config.strategies.0.push(entry);
+        let found = |config: &Config, name: &str| -> Vec<(Verdict, String)> {
+            let (mut doctor, (number, _)) = (Doctor::default(), made.0.node(name).expect("there"));
+            doctor.strategies(&made.0, (number, config));
+            doctor.findings.into_iter().map(|one| (one.verdict, one.found)).collect()
+        };
+        let good = found(&config, "edge-1");
+        assert!(good.len() == 1 && good[0].0 == Verdict::Good, "{good:?}");
+        assert!(good[0].1.contains("maker of MAKER starts with"), "{good:?}");
+        // As when another module is copied over it.
+        std::fs::write(&module, bytes("taker")).expect("written");
+        let bad = found(&config, "edge-1");
+        assert!(bad.len() == 1 && bad[0].0 == Verdict::Bad, "{bad:?}");
+        assert!(
+            bad[0].1.contains("maker.wasm.sig") && bad[0].1.contains("strategy sign"),
+            "{bad:?}"
+        );
+        // It is nobody else's.
+        assert_eq!(found(&config, "root-1"), []);
+        config.strategies.0[0].edge = 2;
+        assert_eq!(found(&config, "edge-1"), []);
+    }
+
+    #[test]
+    fn a_program_that_makes_machines_has_to_be_there_and_executable_at_a_root() {
+        let mut made = Made::new("doctor-scale");
+        let program = made.0.path.with_file_name("machine");
+        made.0.scale.by = "command".to_string();
+        made.0.scale.command = vec![program.display().to_string()];
+        let found = |made: &Made, name: &str| -> Vec<(Verdict, String)> {
+            let (mut doctor, (_, node)) = (Doctor::default(), made.0.node(name).expect("there"));
+            doctor.scale(&made.0, node);
+            doctor.findings.into_iter().map(|one| (one.verdict, one.found)).collect()
+        };
+        let bad = |said: &str| {
+            let found = found(&made, "root-1");
+            assert!(found.len() == 1 && found[0].0 == Verdict::Bad, "{found:?}");
+            assert!(found[0].1.contains("scale.command") && found[0].1.contains(said), "{found:?}");
+        };
+        bad("no such file");
+        std::fs::create_dir(&program).expect("a folder");
+        bad("is no file");
+        std::fs::remove_dir(&program).expect("removed");
+        std::fs::write(&program, "#!/bin/sh\n").expect("written");
+        bad("can't be executed");
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).expect("set");
+        assert_eq!(found(&made, "root-1"), [(Verdict::Good, program.display().to_string())]);
+        assert_eq!(found(&made, "edge-1"), []);
+        made.0.scale.by = String::new();
+        assert_eq!(found(&made, "root-1"), []);
+        // Without a folder it is looked for as the system does.
+        let folder = program.parent().expect("a folder").as_os_str();
+        assert_eq!(program_at("machine", Some(folder)), Ok(program.clone()));
+        let why = program_at("no-such-machine", Some(folder)).expect_err("none");
+        assert!(why.contains("PATH"), "{why}");
     }
 
     #[test]

@@ -16,7 +16,6 @@ use replication::VOTERS_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{Nanos, NodeId, ShardId};
-use wire::subscription::HOST_MAX;
 
 use super::addresses::{IpVersion, is_plain, names_of, wrong};
 use super::plan::PlanSettings;
@@ -25,8 +24,8 @@ use super::shards::ShardNodes;
 use crate::config::Config;
 use crate::failure::{Failure, on};
 
-/// Nodes of a file at most.
-pub const NODES_MAX: usize = engine::NODES_MAX;
+/// Nodes of a file at most: of the numbers that the log knows, the last is the operator's.
+pub const NODES_MAX: usize = engine::NODES_MAX - 1;
 /// Ports of a node behind its first one.
 pub const PORTS: u16 = 16;
 /// First port of nodes that name none.
@@ -441,7 +440,7 @@ impl ClusterFile {
                 let why = format!("{}: a snapshot server stands beside an edge", node.name);
                 return Err((key(at, "roles"), why));
             }
-            if let Some((name, why)) = wrong(node) {
+            if let Some((name, why)) = hosts::unfit(node).or_else(|| wrong(node)) {
                 return Err((key(at, name), format!("{}: {why}", node.name)));
             }
             let usable = |at: &SocketAddr| at.ip().is_multicast() && is_plain(at);
@@ -464,14 +463,6 @@ impl ClusterFile {
             }
             if node.web.is_some() && !node.is(NodeRole::Edge) {
                 return Err((key(at, "web"), format!("{}: an edge has a web door", node.name)));
-            }
-            let host = node.public();
-            if host.is_empty()
-                || host.len() > HOST_MAX
-                || !host.bytes().all(|b| b.is_ascii_graphic())
-            {
-                let why = format!("{}: a name or address of at most {HOST_MAX} bytes", node.name);
-                return Err((key(at, "public"), why));
             }
             let planes = node.data_plane.iter().map(|name| name.parse::<PlaneKind>());
             if let Some(why) = planes.filter_map(Result::err).next() {
@@ -672,6 +663,11 @@ pub fn venue_digest(file: &ClusterFile, config: &Config) -> Result<u64, Failure>
     Ok(engine::digest_of(text.as_bytes()))
 }
 
+/// A digest of settings as people and `cluster status --json` have it.
+pub fn digest_text(digest: u64) -> String {
+    format!("{digest:016x}")
+}
+
 /// Takes out of settings what is as `usual`, sections of which nothing is left included.
 fn leave_out(settings: &mut Value, usual: &Value) {
     let (Some(settings), Some(usual)) = (settings.as_object_mut(), usual.as_object()) else {
@@ -686,5 +682,6 @@ fn leave_out(settings: &mut Value, usual: &Value) {
     });
 }
 
+mod hosts;
 #[cfg(test)]
 mod tests;

@@ -25,5 +25,6 @@ pub mod scale;
 pub mod server;
 pub mod shards;
 pub mod subscriptions;
+mod terms;
 pub mod token;
 pub mod traces;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::overlay::sealed_link::Fleet;
 use exchange::{Role, Secret};
@@ -29,6 +29,7 @@ use super::overlay;
 use super::plan::agent::Prober;
 use super::server::{Issuing, Server, Venue};
 use super::subscriptions;
+use super::terms::Terms;
 use super::traces::{Sampled, Traces};
 use crate::admin::door::Door;
 use crate::alarms::Alarms;
@@ -499,7 +500,13 @@ impl Machine<'_> {
                 }
             });
             let has_others = self.has_nodes();
+            let terms = Mutex::new(Terms::default());
             let watch = |role: &Role| {
+                if let Some(member) = role.as_member() {
+                    let stands = (member.replica().standing().term, member.leading().is_some());
+                    let line = lock(&terms).look(Instant::now(), stands, &self.alarms);
+                    line.into_iter().for_each(|line| told(&line));
+                }
                 if let Some(figures) = &figures {
                     figures.look_at_replica(id, role, clock.clock.reading());
                 }

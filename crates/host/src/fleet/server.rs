@@ -45,6 +45,7 @@ mod scaling;
 mod status;
 mod telemetry;
 
+use greeting::slot;
 pub use joins::Issuing;
 use joins::set_node;
 
@@ -67,6 +68,8 @@ const ANSWER: Duration = Duration::from_secs(1);
 
 /// Why a message of a kind that its sender has no use for is refused.
 const NOT_ITS_OWN: &str = "a message that is not its to send";
+/// Why a connection that stood is ended.
+const REVOKED: &str = "its certificate was revoked";
 
 /// What a venue's control connections are about.
 pub struct Venue {
@@ -446,7 +449,7 @@ impl Server {
             Err(why) => return self.refuse(&mut sealed, &caller.name, &why),
         };
         if caller.number == 0 {
-            return self.hear_operator(&mut sealed, &mut reader, stop);
+            return self.hear_operator(&mut sealed, &mut reader, &caller, stop);
         }
         let standing = self.standing();
         if standing.term == 0 {
@@ -544,6 +547,7 @@ impl Server {
         &self,
         sealed: &mut Sealed,
         reader: &mut Reader,
+        caller: &Caller,
         stop: &AtomicBool,
     ) -> std::io::Result<()> {
         while !stop.load(Ordering::Relaxed) {
@@ -552,6 +556,9 @@ impl Server {
                 return self.refuse(sealed, OPERATOR, NOT_ITS_OWN);
             };
             let standing = self.standing();
+            if caller.generation <= standing.nodes.get(slot(caller.number)).revoked {
+                return self.refuse(sealed, OPERATOR, REVOKED);
+            }
             if standing.term == 0 && operation != Operation::Replica {
                 return write(sealed, &FromRoot::Elsewhere { leader: standing.leader });
             }
@@ -602,7 +609,7 @@ impl Server {
             }
             let node = standing.nodes.get(number);
             if caller.generation <= node.revoked {
-                return self.refuse(sealed, &caller.name, "its certificate was revoked");
+                return self.refuse(sealed, &caller.name, REVOKED);
             }
             if node.drained {
                 return write(sealed, &FromRoot::Drain);
@@ -678,20 +685,6 @@ impl Server {
             if own.contains(&one.1) || (is_root && one.1 == keys::ROOT.0) {
                 observed.of.observe(*one);
             }
-        }
-    }
-
-    fn tell_quarantine(&self, name: &str, health: &Health) {
-        let key = format!("quarantine-{name}");
-        match health.quarantined {
-            true => self.alarms.raise(
-                &key,
-                format!(
-                    "{name}'s clock is within {} ns only: nobody waits for it",
-                    health.clock_bound_ns
-                ),
-            ),
-            false => self.alarms.clear(&key, format!("{name}'s clock is good enough again")),
         }
     }
 }

@@ -91,7 +91,16 @@ fn what_is_wrong_is_told_with_file_and_key() {
         ("port = 7100", "ring = \"shm\"", "node[1].ring: edge-1: an absolute path"),
         ("port = 7100", "ring_group = \"traders\"", "node[1].ring_group: edge-1 has no ring"),
         ("[\"root\"]", "[\"root\"]\nring = \"/dev/shm/x\"", "node[0].ring: root-1: an edge"),
-        ("port = 7100", "public = \"two words\"", "node[1].public: edge-1: a name"),
+        (
+            "port = 7100",
+            "public = \"two words\"",
+            "node[1].public: edge-1: \"two words\" has blanks",
+        ),
+        (
+            "address = \"127.0.0.1\"\nport",
+            "address = \"\"\nport",
+            "node[1].address: edge-1: is empty",
+        ),
     ] {
         let why = proxy(from, to).expect_err(to).to_string();
         assert!(why.starts_with("some/cluster.toml:") && why.contains(said), "{why}");

@@ -11,6 +11,11 @@ use crate::fleet::messages::{Followed, FromNode, Reader, VERSION};
 /// What it says: the boot nonce, whose clock the node follows, and the last plan that it remembers.
 pub(super) type Greeting = (u32, Followed, Option<String>);
 
+/// The number that the log knows a caller by: an operator, who calls with 0, has the last one.
+pub(super) fn slot(number: u16) -> u32 {
+    if number == 0 { engine::NODES_MAX as u32 } else { number.into() }
+}
+
 impl Server {
     /// Hears the first message; what it says, or why the node isn't let in.
     pub(super) fn greet(
@@ -28,7 +33,7 @@ impl Server {
                 return Ok(Err("the first message was no hello".to_string()));
             };
             let (file, digest) = (&self.venue.file, self.venue.digest);
-            let revoked = self.standing().nodes.get(caller.number.into()).revoked;
+            let revoked = self.standing().nodes.get(slot(caller.number)).revoked;
             let why = if version != VERSION {
                 format!("it speaks version {version} of control messages, and this root {VERSION}")
             } else if cluster != file.id {
@@ -40,9 +45,12 @@ impl Server {
                     "its settings have digest {venue:016x}, and those of the roots {digest:016x}: compare \
                      venue.toml and cluster.toml"
                 )
-            } else if caller.number != 0 && caller.generation <= revoked {
-                let generation = caller.generation;
-                format!("its certificate, generation {generation}, is revoked: issue another one")
+            } else if caller.generation <= revoked {
+                let (generation, name) = (caller.generation, &caller.name);
+                format!(
+                    "its certificate, generation {generation}, is revoked: `fairbell cluster issue {name}` makes \
+                     another one"
+                )
             } else if self.standing().nodes.get(caller.number.into()).drained {
                 "it is drained: `fairbell cluster drain --undo NODE` first".to_string()
             } else {
@@ -52,5 +60,17 @@ impl Server {
         }
         // Too slow, or this root stops: no reason to refuse anybody, who comes again.
         Err(std::io::ErrorKind::TimedOut.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::file::NODES_MAX;
+
+    #[test]
+    fn no_node_of_a_file_has_the_operators_number() {
+        let last = NODES_MAX as u16;
+        assert!(slot(0) > slot(last) && slot(last) == u32::from(last));
     }
 }

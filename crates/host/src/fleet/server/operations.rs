@@ -9,6 +9,7 @@ use replication::{Refusal, ReplicaId};
 use serde_json::json;
 use types::{NodeAction, NodeId};
 
+use super::greeting::slot;
 use super::{ANSWER, COMMIT, Server, lock, set_node};
 use crate::fleet::credentials::OPERATOR;
 use crate::fleet::file::Port;
@@ -37,8 +38,9 @@ impl Server {
             Operation::Status => return Ok(self.status()),
             Operation::Replica => return self.replica(),
             Operation::Revoke { node, generation } => {
-                let at = number(node)?;
-                let shown = lock(&self.generations).get(&(at as u16)).copied().unwrap_or(0);
+                let caller = if node == OPERATOR { 0 } else { number(node)? as u16 };
+                let at = slot(caller);
+                let shown = lock(&self.generations).get(&caller).copied().unwrap_or(0);
                 // Whoever has joined with a token may have a later one than the operator's files say.
                 let issued = self.standing().nodes.get(at).issued;
                 let upto = (*generation).max(shown).max(issued);

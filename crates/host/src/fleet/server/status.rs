@@ -7,7 +7,8 @@ use serde_json::json;
 use types::{Nanos, NodeId};
 
 use super::{SILENT, Server, lock};
-use crate::fleet::messages::FromRoot;
+use crate::fleet::file::digest_text;
+use crate::fleet::messages::{FromRoot, Health};
 use crate::fleet::observer::{Fairness, Spread};
 
 /// Accounts with a line of their own in a text at most.
@@ -201,8 +202,22 @@ impl Server {
             "leader": standing.leader, "term": standing.term, "key_epoch": epoch,
             "tree_epoch": tree_epoch, "replaced": replaced, "nodes": rows,
             "behind": standing.behind, "replicas": replicas,
-            "joins": self.joins.told(),
+            "joins": self.joins.told(), "venue": digest_text(self.venue.digest),
         });
         FromRoot::Answer { text: lines.join("\n"), data }
+    }
+
+    pub(super) fn tell_quarantine(&self, name: &str, health: &Health) {
+        let key = format!("quarantine-{name}");
+        match health.quarantined {
+            true => self.alarms.raise(
+                &key,
+                format!(
+                    "{name}'s clock is within {} ns only: nobody waits for it",
+                    health.clock_bound_ns
+                ),
+            ),
+            false => self.alarms.clear(&key, format!("{name}'s clock is good enough again")),
+        }
     }
 }
