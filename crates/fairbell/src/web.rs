@@ -24,7 +24,7 @@ use host::telemetry::{Telemetry, web_door};
 use net::{ClientTls, Clock, Directory, Loop, LoopConfig, LoopHandle, WaitStrategy, peer_addr};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use types::{Channel, Nanos};
+use types::{Channel, Nanos, Qty};
 use web::account::{Account, Login};
 use web::auth::{Key, Keys, Scope};
 use web::counters::{Counters, Unproved};
@@ -168,6 +168,8 @@ impl File {
 /// What a door stands before.
 struct Behind {
     instruments: Instruments,
+    /// Smallest quantities of orders, lots, in the order of the instruments.
+    qty_min: Vec<Qty>,
     /// Where participants connect, and where they subscribe.
     gateways: Vec<SocketAddr>,
     subscriptions: Vec<SocketAddr>,
@@ -207,6 +209,7 @@ impl Web {
         });
         let behind = Behind {
             instruments: Instruments(config.instruments()),
+            qty_min: config.rules().iter().map(|rules| rules.qty_min).collect(),
             gateways: addresses.gateways.clone(),
             subscriptions: addresses.subscriptions.clone(),
             tls: host::tls::doors(&config.doors)?.map(|(_, client)| client),
@@ -247,6 +250,7 @@ impl Web {
         };
         let behind = Behind {
             instruments: Instruments(config.instruments()),
+            qty_min: config.rules().iter().map(|rules| rules.qty_min).collect(),
             gateways: all(Port::Ouch),
             subscriptions: all(Port::Subscriptions),
             tls: Some(tls),
@@ -369,6 +373,7 @@ impl Web {
             accounts,
         );
         node.set_midnight(Nanos(told.midnight_ns));
+        node.set_qty_min(&self.behind.qty_min);
         if let Some(mut records) = telemetry.and_then(Telemetry::web_requests) {
             node.tell_stamps(move |account, stamps| {
                 records.push(web_door::record(account, &stamps).encode());

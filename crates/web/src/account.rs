@@ -16,7 +16,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, oneshot};
 use types::{
-    ClOrdId, CommandKind, ConnId, InstrumentId, Nanos, OrderRef, Outbox, Peer, Price, Side, Symbol,
+    ClOrdId, CommandKind, ConnId, InstrumentId, Nanos, OrderRef, Outbox, Peer, Price, Qty, Side,
+    Symbol,
 };
 use wire::soupbin::{BadCredentials, ClientSession};
 
@@ -189,6 +190,8 @@ pub struct OwnEvent {
 pub struct Account {
     login: Login,
     instruments: Instruments,
+    /// Smallest quantities of orders, lots, by place of the instrument; one lot where none is known.
+    qty_min: Vec<Qty>,
     soup: ClientSession,
     link: Link,
     /// Number of the stream's next message when it was asked for on this way in; `None`: not yet.
@@ -249,6 +252,7 @@ impl Account {
             soup: ClientSession::new(&login.username, &login.password)?,
             login,
             instruments,
+            qty_min: Vec::new(),
             link: Link::Idle,
             end: None,
             conn: None,
@@ -285,6 +289,11 @@ impl Account {
     /// The exchange's times count from the last midnight, of which this was the first.
     pub fn set_midnight(&mut self, midnight: Nanos) {
         self.midnight = Some(midnight);
+    }
+
+    /// Smallest quantities of orders, lots, by place of the instrument.
+    pub fn set_qty_min(&mut self, lots: &[Qty]) {
+        self.qty_min = lots.to_vec();
     }
 
     /// The order of this name, if it is open and has a price: where to look for it in the public book.

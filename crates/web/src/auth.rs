@@ -116,17 +116,27 @@ struct Known {
 impl Known {
     /// Takes credits for a request, if there are as many.
     fn charge(&mut self, now_ms: u64, cost: u32) -> Result<Credits, ApiError> {
-        let per_s = self.key.credits_per_s;
-        let whole = |thousandths: i64| u32::try_from(thousandths / 1_000).unwrap_or(u32::MAX);
-        let limit = u32::try_from(u64::from(per_s) * SAVED_S).unwrap_or(u32::MAX);
-        let taken = self.credits.take(per_s, now_ms, cost);
-        taken.map(|left| Credits { left: whole(left), limit, per_s }).map_err(|left| {
-            let left = whole(left);
+        let taken = self.credits.take(self.key.credits_per_s, now_ms, cost);
+        taken.map(|left| self.told(left)).map_err(|left| {
+            let credits @ Credits { left, per_s, .. } = self.told(left);
             let why = format!(
                 "the key has {left} credits left and this costs {cost}; {per_s} come back in a second"
             );
-            ApiError::new("too_many_requests", why)
+            ApiError::new("too_many_requests", why).of_key(credits)
         })
+    }
+
+    /// What it has left now.
+    fn left(&self, now_ms: u64) -> Credits {
+        self.told(self.credits.thousandths(self.key.credits_per_s, now_ms))
+    }
+
+    /// Its credits where so many thousandths of one are left.
+    fn told(&self, thousandths: i64) -> Credits {
+        let per_s = self.key.credits_per_s;
+        let left = u32::try_from(thousandths.max(0) / 1_000).unwrap_or(u32::MAX);
+        let limit = u32::try_from(u64::from(per_s) * SAVED_S).unwrap_or(u32::MAX);
+        Credits { left, limit, per_s }
     }
 
     /// Whether the key may be used now, from there, for this.
@@ -144,6 +154,39 @@ impl Known {
             return Err(ApiError::new("wrong_scope", why));
         }
         Ok(())
+    }
+
+    /// Whether a request of this signature, which is right, may do this now; then it costs a credit.
+    fn judge(
+        &mut self,
+        now_ms: u64,
+        from: IpAddr,
+        (timestamp, tag): (&str, [u8; 32]),
+        scope: Scope,
+    ) -> Result<Admitted, ApiError> {
+        let at_ms: Option<u64> = timestamp.parse().ok();
+        let off = at_ms.is_none_or(|at| at.abs_diff(now_ms) > WINDOW_MS);
+        if off {
+            let why = format!("FB-TIMESTAMP is not within {WINDOW_MS} ms of {now_ms}");
+            return Err(ApiError::new("late_timestamp", why));
+        }
+        self.may(now_ms, from, scope)?;
+        // A signature is late by itself after twice the window.
+        while self.seen.front().is_some_and(|(at, _)| now_ms.abs_diff(*at) > 2 * WINDOW_MS) {
+            let Some((_, seen)) = self.seen.pop_front() else { break };
+            self.seen_set.remove(&seen);
+        }
+        if self.seen_set.contains(&tag) {
+            return Err(ApiError::new("replayed", "this very request has come before"));
+        }
+        if self.seen.len() >= SEEN_MAX {
+            let why = "more requests within ten seconds than are remembered";
+            return Err(ApiError::new("too_many_requests", why));
+        }
+        let credits = self.charge(now_ms, 1)?;
+        self.seen.push_back((now_ms, tag));
+        self.seen_set.insert(tag);
+        Ok(self.admitted(credits))
     }
 
     fn admitted(&self, credits: Credits) -> Admitted {
@@ -200,29 +243,9 @@ impl Keys {
         let mut signed_bytes = std::mem::take(&mut text).into_bytes();
         signed_bytes.extend_from_slice(signed.body);
         hmac::verify(&known.hmac, &signed_bytes, &tag).map_err(|_| wrong())?;
-        let at_ms: Option<u64> = signed.timestamp.parse().ok();
-        let off = at_ms.is_none_or(|at| at.abs_diff(now_ms) > WINDOW_MS);
-        if off {
-            let why = format!("FB-TIMESTAMP is not within {WINDOW_MS} ms of {now_ms}");
-            return Err(ApiError::new("late_timestamp", why));
-        }
-        known.may(now_ms, from, scope)?;
-        // A signature is late by itself after twice the window.
-        while known.seen.front().is_some_and(|(at, _)| now_ms.abs_diff(*at) > 2 * WINDOW_MS) {
-            let Some((_, seen)) = known.seen.pop_front() else { break };
-            known.seen_set.remove(&seen);
-        }
-        if known.seen_set.contains(&tag) {
-            return Err(ApiError::new("replayed", "this very request has come before"));
-        }
-        if known.seen.len() >= SEEN_MAX {
-            let why = "more requests within ten seconds than are remembered";
-            return Err(ApiError::new("too_many_requests", why));
-        }
-        let credits = known.charge(now_ms, 1)?;
-        known.seen.push_back((now_ms, tag));
-        known.seen_set.insert(tag);
-        Ok(known.admitted(credits))
+        // From here on it is the key that asks: refusals tell what it has left.
+        let judged = known.judge(now_ms, from, (signed.timestamp, tag), scope);
+        judged.map_err(|refused| refused.of_key(known.left(now_ms)))
     }
 
     /// What a key has left after a request that is not signed by itself, as those of a WebSocket.

@@ -4,6 +4,9 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
+use crate::auth::Credits;
+use crate::routes::with_credits;
+
 /// Every code: name, HTTP status, meaning. The OpenAPI document and docs/web.md list them.
 pub const CODES: [(&str, u16, &str); 26] = [
     ("bad_json", 400, "the body is no JSON object"),
@@ -49,13 +52,20 @@ pub struct ApiError {
     pub code: &'static str,
     /// For people: what was wrong, where, what to do.
     pub message: String,
+    /// What the key has left, where it was proved before it was refused.
+    pub credits: Option<Credits>,
 }
 
 impl ApiError {
     /// A refusal with this code.
     pub fn new(code: &'static str, message: impl Into<String>) -> ApiError {
         debug_assert!(CODES.iter().any(|(name, ..)| *name == code), "{code}");
-        ApiError { code, message: message.into() }
+        ApiError { code, message: message.into(), credits: None }
+    }
+
+    /// The same, of a key that has these credits.
+    pub(crate) fn of_key(self, credits: Credits) -> ApiError {
+        ApiError { credits: Some(credits), ..self }
     }
 
     /// Its HTTP status.
@@ -78,7 +88,10 @@ impl IntoResponse for ApiError {
         if status == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        response
+        match self.credits {
+            Some(credits) => with_credits(credits, response),
+            None => response,
+        }
     }
 }
 

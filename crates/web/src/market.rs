@@ -19,7 +19,7 @@ use feed::{BookImage, Subscriber};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
-use types::{Instrument, Price, Side};
+use types::{Instrument, Price, Qty, Side};
 use wire::itch::NetOrderImbalance;
 use wire::moldudp::Session;
 
@@ -267,6 +267,8 @@ pub struct Market {
     hub: Hub,
     /// By place: who wants single orders.
     wanted: Vec<AtomicUsize>,
+    /// By place: smallest quantities, once they are set.
+    qty_min: OnceLock<Vec<Qty>>,
 }
 
 const SIDES: [Side; 2] = [Side::Buy, Side::Sell];
@@ -278,7 +280,18 @@ impl Market {
         let lines = Mutex::new(vec![line; instruments.0.len()]);
         let wanted = instruments.0.iter().map(|_| AtomicUsize::new(0)).collect();
         let batches = broadcast::channel(BATCHES).0;
-        Market { instruments, lines, batches, hub: Hub::default(), wanted }
+        let (hub, qty_min) = (Hub::default(), OnceLock::new());
+        Market { instruments, lines, batches, hub, wanted, qty_min }
+    }
+
+    /// Smallest quantities of orders, by place. They are set once.
+    pub(crate) fn set_qty_min(&self, lots: &[Qty]) {
+        let _ = self.qty_min.set(lots.to_vec());
+    }
+
+    /// The smallest quantity of an order; one lot unless it is known.
+    pub(crate) fn qty_min(&self, place: usize) -> Qty {
+        self.qty_min.get().and_then(|all| all.get(place)).copied().unwrap_or(Qty(1))
     }
 
     /// The instruments.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use feed::Subscriber;
 use feed::plant::{Kind, Update};
 use serde_json::{Value, json};
-use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer, Price, Side};
+use types::{Channel, ClockReading, ConnId, Nanos, Node, NodeId, Outbox, Peer, Price, Qty, Side};
 
 use crate::account::ledger::near;
 use crate::account::{Account, Ask, ReplyTo, Resting, Stamps};
@@ -92,6 +92,12 @@ impl WebNode {
     pub fn set_midnight(&mut self, midnight: Nanos) {
         self.midnight = midnight;
         self.accounts.iter_mut().for_each(|account| account.set_midnight(midnight));
+    }
+
+    /// Smallest quantities of orders, lots, in the order of the instruments; one lot each unless they are set.
+    pub fn set_qty_min(&mut self, lots: &[Qty]) {
+        self.market.set_qty_min(lots);
+        self.accounts.iter_mut().for_each(|account| account.set_qty_min(lots));
     }
 
     /// From now on `to` is told of each request that the exchange has answered, with the place of its

@@ -55,7 +55,11 @@ const fn signed(
 
 const OPERATIONS: [Operation; 28] = [
     get("/v1/time", "Time", "The door's clock, ms since the epoch"),
-    get("/v1/instruments", "Instruments", "All instruments: tick, lot, largest price and quantity"),
+    get(
+        "/v1/instruments",
+        "Instruments",
+        "All instruments: tick, lot, largest price, smallest and largest quantity of an order",
+    ),
     Operation {
         query: &[("depth", Parameter::Count(500))],
         ..get("/v1/book/{symbol}", "Book", "Levels of a book, best first")

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
-use types::{Instrument, Nanos, Symbol};
+use types::{Instrument, Nanos, Qty, Symbol};
 
 use crate::account::{Ask, Reply};
 use crate::auth::{Admitted, Credits, Scope, Signed};
@@ -349,18 +349,20 @@ async fn time() -> Response {
     json_response(StatusCode::OK, &json!({ "time_ms": now_ms() }))
 }
 
-fn instrument_json(of: &Instrument) -> Value {
+fn instrument_json(of: &Instrument, qty_min: Qty) -> Value {
     json!({
         "symbol": of.symbol.to_string(),
         "tick": of.tick.to_string(),
         "price_max": of.price_max.to_string(),
         "lot": crate::decimal::lots_text(1, of.lot_decimals),
+        "qty_min": crate::decimal::lots_text(qty_min.0, of.lot_decimals),
         "qty_max": crate::decimal::lots_text(of.qty_max.0, of.lot_decimals),
     })
 }
 
 async fn instruments(State(door): Here) -> Response {
-    let all = door.market.instruments().0.iter().map(instrument_json);
+    let all = door.market.instruments().0.iter().enumerate();
+    let all = all.map(|(place, of)| instrument_json(of, door.market.qty_min(place)));
     json_response(StatusCode::OK, &json!({ "instruments": all.collect::<Vec<_>>() }))
 }
 

@@ -20,7 +20,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use net::LoopHandle;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::{broadcast, oneshot, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -49,6 +49,8 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 const WRITE_TIME: Duration = Duration::from_secs(10);
 /// How long the exchange's answer is waited for; then the order is `pending`.
 const ANSWER_TIME: Duration = Duration::from_secs(3);
+/// For WebSockets to be closed at a stop.
+const FAREWELL_TIME: Duration = Duration::from_millis(500);
 /// How often a stop is looked for.
 const STOP_EVERY: Duration = Duration::from_millis(50);
 
@@ -162,6 +164,8 @@ pub struct Door {
     node: LoopHandle<WebNode>,
     inbox: Arc<Inbox>,
     accounts: Vec<Own>,
+    /// It is stopped.
+    stopped: watch::Sender<bool>,
 }
 
 /// The time, ns since the epoch.
@@ -193,7 +197,23 @@ impl Door {
         let accounts = events.into_iter().map(own).collect();
         let inbox = Arc::new(Inbox::default());
         let public = PublicCredits::new(settings.public_credits_per_s);
-        Door { market, settings, public, keys: Mutex::new(keys), node, inbox, accounts }
+        let (keys, stopped) = (Mutex::new(keys), watch::Sender::new(false));
+        Door { market, settings, public, keys, node, inbox, accounts, stopped }
+    }
+
+    /// Changes when the door is stopped, and at once if it is already.
+    pub(crate) fn stopped(&self) -> watch::Receiver<bool> {
+        let mut stopped = self.stopped.subscribe();
+        if *stopped.borrow() {
+            stopped.mark_changed();
+        }
+        stopped
+    }
+
+    /// Has all WebSockets end, and waits until they have, or a little.
+    async fn stop(&self) {
+        self.stopped.send_replace(true);
+        let _ = tokio::time::timeout(FAREWELL_TIME, self.stopped.closed()).await;
     }
 
     fn keys(&self) -> MutexGuard<'_, Keys> {
@@ -339,7 +359,8 @@ impl Places {
         }
         by.insert(from, own + 1);
         self.counters.begun();
-        Some(Place { of: Arc::clone(self), from, slow: AtomicBool::new(false) })
+        let (slow, leaves) = (AtomicBool::new(false), AtomicBool::new(false));
+        Some(Place { of: Arc::clone(self), from, slow, leaves })
     }
 }
 
@@ -348,12 +369,23 @@ pub(crate) struct Place {
     of: Arc<Places>,
     from: IpAddr,
     slow: AtomicBool,
+    leaves: AtomicBool,
 }
 
 impl Place {
     /// What the door counts.
     pub fn counters(&self) -> &Counters {
         &self.of.counters
+    }
+
+    /// The next flush is the last: behind it the connection is ended, and what comes is thrown away.
+    pub fn leave(&self) {
+        self.leaves.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was said.
+    pub fn leaves(&self) -> bool {
+        self.leaves.load(Ordering::Relaxed)
     }
 
     /// Its connection is closed because the client takes nothing; counted once.
@@ -429,7 +461,7 @@ pub fn serve(
     let settings = door.settings.clone();
     let tls = settings.tls.as_ref().map(|tls| TlsAcceptor::from(Arc::clone(&tls.0)));
     let market = Arc::clone(&door.market);
-    let routes = routes::router(door);
+    let routes = routes::router(Arc::clone(&door));
     runtime.block_on(async {
         tokio::spawn(async move { market.distribute().await });
         let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -460,6 +492,7 @@ pub fn serve(
                 }
             });
         }
+        door.stop().await;
         Ok(())
     })
 }

@@ -1,11 +1,13 @@
 //! WebSocket: public channels of symbols, private channels of a key's account, orders, heartbeats.
 //!
-//! A connection that subscribes to nothing and proves no key within 5 s is closed. Every 5 s comes a
+//! A connection that subscribes to nothing and proves no key within 5 s is closed ([`close`] says how). Every 5 s comes a
 //! heartbeat with a counter. A message of more than 64 KiB, or one that can't be written within 10 s, ends
 //! it. Whoever is 4,096 updates behind is told `resync_required` and gets a snapshot of each subscription,
 //! never a gap that it can't see. Requests to trade are begun in the order in which they come and answered
 //! as the exchange answers; 256 may be under way, then nothing more is read. What is to be written goes to the
 //! system when nothing else waits to be dealt with, so that whoever asks or hears much costs fewer calls.
+
+mod close;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +25,7 @@ use futures_util::{FutureExt, SinkExt};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, Interval, Sleep, interval_at, sleep, timeout};
@@ -39,6 +42,7 @@ use crate::node::WebNode;
 use crate::request::BODY_MAX;
 use crate::routes::{batched, place_of, refused_json, result_json};
 use crate::server::{Door, Place, now, now_ms};
+use close::{BUSY, Ended, GONE, IDLE, STOPPED, Went, unreadable};
 
 /// For the first subscription.
 const FIRST: Duration = Duration::from_secs(5);
@@ -81,11 +85,6 @@ pub(crate) async fn upgrade(
     }
 }
 
-/// It is over.
-struct Ended;
-
-type Went = Result<(), Ended>;
-
 /// One WebSocket.
 struct Connection {
     socket: WebSocket,
@@ -113,6 +112,8 @@ struct Connection {
     first: Option<Pin<Box<Sleep>>>,
     /// Something may wait to be flushed.
     unflushed: bool,
+    /// The door is stopped when this changes.
+    stopped: watch::Receiver<bool>,
 }
 
 /// What a connection deals with.
@@ -124,6 +125,7 @@ enum Next {
     Beat,
     /// No subscription came in time.
     Late,
+    Stopped,
 }
 
 async fn private_event(
@@ -157,6 +159,7 @@ impl Connection {
     fn new(socket: WebSocket, door: Arc<Door>, (from, place): (IpAddr, Arc<Place>)) -> Connection {
         Connection {
             socket,
+            stopped: door.stopped(),
             door,
             from,
             place,
@@ -188,19 +191,20 @@ impl Connection {
             text = answered(&mut self.asks) => Next::Answer(text),
             _ = self.beat.tick() => Next::Beat,
             () = elapsed(&mut self.first) => Next::Late,
+            _ = self.stopped.changed() => Next::Stopped,
         }
     }
 
     async fn serve(mut self) {
         self.counters().socket_begun();
         let mut together = 0;
-        loop {
+        let Ended(why) = loop {
             let next = match self.next().now_or_never() {
                 Some(next) if together < TOGETHER => next,
                 at_once => {
                     // Whatever has been taken out is dealt with behind the flush.
-                    if self.flush().await.is_err() {
-                        break;
+                    if let Err(ended) = self.flush().await {
+                        break ended;
                     }
                     if together == TOGETHER {
                         tokio::task::yield_now().await;
@@ -213,10 +217,10 @@ impl Connection {
                 }
             };
             together += 1;
-            if self.deal_with(next).await.is_err() {
-                break;
+            if let Err(ended) = self.deal_with(next).await {
+                break ended;
             }
-        }
+        };
         self.counters().socket_ended(self.topics.len() + self.private.len());
         for &(place, topic) in &self.topics {
             self.leave(place, topic);
@@ -224,9 +228,19 @@ impl Connection {
         if let Some(own) = self.account.as_ref().and_then(|of| self.door.own(of.account)) {
             own.leaves(&self.mailbox);
         }
-        if let (Some(admitted), true) = (&self.account, self.cancels) {
-            let _ = self.door.ask(admitted.account, Ask::MassCancel(None)).await;
-        }
+        let account = self.account.as_ref().filter(|_| self.cancels).map(|of| of.account);
+        let door = Arc::clone(&self.door);
+        let cancel = async {
+            if let Some(account) = account {
+                let _ = door.ask(account, Ask::MassCancel(None)).await;
+            }
+        };
+        let close = async {
+            if let Some(why) = why {
+                self.close(why).await;
+            }
+        };
+        tokio::join!(cancel, close);
     }
 
     /// Does what is next; what it writes is flushed later.
@@ -247,10 +261,11 @@ impl Connection {
                 Message::Close(_) => {
                     self.unflushed = true;
                     self.flush().await?;
-                    Err(Ended)
+                    Err(GONE)
                 }
             },
-            Next::Heard(_) => Err(Ended),
+            Next::Heard(Some(Err(error))) => Err(unreadable(&error)),
+            Next::Heard(None) => Err(GONE),
             Next::Public(Came::Update(event)) => {
                 if self.topics.contains(&(event.instrument, event.topic)) && !self.skips() {
                     self.feed(event.text()).await?;
@@ -258,7 +273,7 @@ impl Connection {
                 Ok(())
             }
             Next::Public(Came::Behind) => self.resync().await,
-            Next::Public(Came::Closed) => Err(Ended),
+            Next::Public(Came::Closed) => Err(GONE),
             Next::Own(Ok(event)) => {
                 let has = |of: &u64| event.seq.is_some_and(|seq| seq <= *of);
                 if self.private.get(event.channel).is_some_and(|of| !has(of)) {
@@ -270,7 +285,8 @@ impl Connection {
                 self.own = self.own.as_ref().map(Receiver::resubscribe);
                 self.resync().await
             }
-            Next::Own(Err(RecvError::Closed)) => Err(Ended),
+            Next::Own(Err(RecvError::Closed)) => Err(Ended(Some(BUSY))),
+            Next::Stopped => Err(Ended(Some(STOPPED))),
             Next::Answer(text) => self.feed(text).await,
             Next::Beat => {
                 self.beats += 1;
@@ -282,8 +298,7 @@ impl Connection {
                 if self.topics.is_empty() && self.private.is_empty() && self.account.is_none() {
                     let refused = ApiError::new("timeout", "no subscription within 5 s");
                     self.feed(error(&refused, None)).await?;
-                    self.flush().await?;
-                    return Err(Ended);
+                    return Err(Ended(Some(IDLE)));
                 }
                 Ok(())
             }
@@ -309,7 +324,7 @@ impl Connection {
             None => timeout(WRITE_TIME, ready).await,
         };
         self.written(is)?;
-        self.socket.start_send_unpin(Message::Text(text.into())).map_err(|_| Ended)
+        self.socket.start_send_unpin(Message::Text(text.into())).map_err(|_| GONE)
     }
 
     async fn flush(&mut self) -> Went {
@@ -328,10 +343,10 @@ impl Connection {
     fn written(&self, outcome: Result<Result<(), axum::Error>, Elapsed>) -> Went {
         match outcome {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(Ended),
+            Ok(Err(_)) => Err(GONE),
             Err(_) => {
                 self.place.is_slow();
-                Err(Ended)
+                Err(GONE)
             }
         }
     }
@@ -353,7 +368,7 @@ impl Connection {
         }
         for name in self.private.clone().into_keys() {
             // Whoever's account does not tell how it stands would have a gap.
-            self.private_snapshot(name).await?.map_err(|_| Ended)?;
+            self.private_snapshot(name).await?.map_err(|_| Ended(Some(BUSY)))?;
         }
         Ok(())
     }
@@ -361,7 +376,8 @@ impl Connection {
     /// What came on a channel behind `since`, or how it stands now.
     async fn snapshot(&mut self, place: usize, topic: Topic, since: Option<u64>) -> Went {
         if topic == Topic::Queue {
-            self.door.call(move |node: &mut WebNode| node.look(place)).await.ok_or(Ended)?;
+            let looked = self.door.call(move |node: &mut WebNode| node.look(place)).await;
+            looked.ok_or(Ended(Some(BUSY)))?;
         }
         let missed = since.and_then(|since| self.door.market.since(place, topic, since));
         if let Some(missed) = missed {
@@ -556,7 +572,7 @@ impl Connection {
             _ => {}
         }
         let dropped = trades && self.door.own(account).is_some_and(|own| own.drops_answer());
-        Ok(if dropped { Err(Ended) } else { Ok(()) })
+        Ok(if dropped { Err(GONE) } else { Ok(()) })
     }
 
     /// Does what a message asks for.
@@ -604,15 +620,18 @@ impl Connection {
             Ok(op @ (SocketOp::Ask(_) | SocketOp::Batch(_) | SocketOp::Refused(..))) => {
                 match self.begin(came, (id.as_ref(), op)) {
                     // A fault ends it before this answer, not before those that are written.
-                    Ok(Err(Ended)) => {
+                    Ok(Err(ended)) => {
                         self.flush().await?;
-                        return Err(Ended);
+                        return Err(ended);
                     }
                     Ok(Ok(())) => return Ok(()),
                     Err(refused) => {
                         self.counters().answered(Way::Socket, refused.status());
                         let mut told = refused_json(&refused);
                         told["channel"] = "answer".into();
+                        if let Some(credits) = refused.credits {
+                            told["credits_left"] = credits.left.into();
+                        }
                         name(&mut told, id.as_ref());
                         return self.feed(told.to_string()).await;
                     }

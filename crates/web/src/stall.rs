@@ -1,10 +1,11 @@
-//! A connection that ends when the other side takes nothing for too long, and whose bytes are counted.
+//! A connection that ends when the other side takes nothing for too long, and whose bytes are counted; and that
+//! is left, once that is said, without the system's resetting it: see [`Place::leave`].
 
 use std::future::Future;
 use std::io::{Error, ErrorKind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -20,11 +21,17 @@ pub(crate) struct Impatient<T> {
     wait: Pin<Box<Sleep>>,
     waits: bool,
     place: Arc<Place>,
+    /// It is left, and nothing more is written.
+    shut: bool,
 }
+
+/// Bytes that are thrown away at a time.
+const THROWN: usize = 4_096;
 
 impl<T> Impatient<T> {
     pub(crate) fn new(inner: T, patience: Duration, place: Arc<Place>) -> Impatient<T> {
-        Impatient { inner, patience, wait: Box::pin(sleep(patience)), waits: false, place }
+        let wait = Box::pin(sleep(patience));
+        Impatient { inner, patience, wait, waits: false, place, shut: false }
     }
 
     fn wrote(&self, outcome: &Poll<std::io::Result<usize>>) {
@@ -57,6 +64,25 @@ impl<T> Impatient<T> {
     }
 }
 
+impl<T: AsyncRead + AsyncWrite + Unpin> Impatient<T> {
+    /// Ends the own direction, then reads until the other side ends its own.
+    fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        if !self.shut {
+            ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
+            self.shut = true;
+        }
+        let mut thrown = [0; THROWN];
+        loop {
+            let mut buffer = ReadBuf::new(&mut thrown);
+            ready!(Pin::new(&mut self.inner).poll_read(cx, &mut buffer))?;
+            match buffer.filled().len() {
+                0 => return Poll::Ready(Ok(())),
+                bytes => self.place.counters().received(bytes),
+            }
+        }
+    }
+}
+
 impl<T: AsyncRead + Unpin> AsyncRead for Impatient<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -70,7 +96,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Impatient<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Impatient<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Impatient<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -83,7 +109,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Impatient<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let outcome = Pin::new(&mut self.inner).poll_flush(cx);
-        self.judge(cx, outcome)
+        let flushed = self.judge(cx, outcome);
+        match flushed {
+            Poll::Ready(Ok(())) if self.place.leaves() => self.poll_leave(cx),
+            flushed => flushed,
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {

@@ -1,11 +1,12 @@
 //! Requests of an account on their way out: what is checked here, what is remembered, what is sent.
 
 use serde_json::json;
-use types::{ClOrdId, Instrument, Nanos, Outbox, Price, Qty, Symbol, UserRefNum};
+use types::{ClOrdId, Instrument, Nanos, Outbox, Price, Qty, RejectReason, Symbol, UserRefNum};
 use wire::ouch::{self, NewOrder, ReplaceRequest};
 
 use super::ledger::{Order, State, name_of};
 use super::{Account, Reply, ReplyTo, Wants};
+use crate::decimal::lots_text;
 use crate::error::ApiError;
 use crate::request::{New, Replace, bad_qty, client_id};
 
@@ -47,10 +48,10 @@ impl Account {
         if let Err(refused) = fits(&new.instrument, new.qty, new.price) {
             return Some((reply, Err(refused)));
         }
-        if new.handling.validate_only {
-            return Some((reply, Ok(json!({ "state": "valid" }))));
-        }
         let place = self.instruments.0.iter().position(|one| one.id == new.instrument.id)?;
+        if new.handling.validate_only {
+            return Some((reply, self.checked(place, new.qty)));
+        }
         let number = self.next_number();
         let own = || client_id(&format!("W{number:010x}")).unwrap_or(ClOrdId([b' '; 14]));
         let client_id = new.client_id.unwrap_or_else(own);
@@ -120,12 +121,11 @@ impl Account {
             };
         }
         let instrument = self.instruments.0.get(order.instrument)?;
-        let refused = if order.state != State::Open {
+        // One that is under way is there when this reaches the exchange behind it, or the exchange refuses this.
+        let refused = order.state.is_over().then(|| {
             let why = format!("the order is {}", order.state.name());
-            Some(ApiError::new("not_open", why))
-        } else {
-            None
-        };
+            ApiError::new("not_open", why)
+        });
         let lots = replace.qty.lots(instrument).filter(|qty| qty.0 > 0);
         let (Some(qty), None) = (lots, &refused) else {
             return Some((reply, Err(refused.unwrap_or_else(|| bad_qty(instrument)))));
@@ -134,7 +134,7 @@ impl Account {
             return Some((reply, Err(refused)));
         }
         if replace.handling.validate_only {
-            return Some((reply, Ok(json!({ "state": "valid" }))));
+            return Some((reply, self.checked(order.instrument, qty)));
         }
         let number = self.next_number();
         let request = ReplaceRequest {
@@ -160,6 +160,9 @@ impl Account {
                 leaves: qty.0.saturating_sub(order.filled),
                 price: Some(replace.price),
                 state: State::Pending,
+                reason: None,
+                // Nothing of it is in a book yet.
+                order_ref: 0,
                 replaces: Some(order.user_ref),
                 ..order
             };
@@ -167,6 +170,19 @@ impl Account {
             self.orders.insert(number, replacement);
         }
         refused
+    }
+
+    /// What a request that is only checked is answered with, if all else of it is right: the exchange refuses
+    /// what is below the smallest quantity.
+    fn checked(&self, place: usize, qty: Qty) -> Reply {
+        let least = self.qty_min.get(place).filter(|least| qty < **least);
+        let Some((least, of)) = least.zip(self.instruments.0.get(place)) else {
+            return Ok(json!({ "state": "valid" }));
+        };
+        let code = ouch::reject_code(RejectReason::InvalidQuantity).unwrap_or_default();
+        let why = super::ledger::words(&format!("{:?}", RejectReason::InvalidQuantity));
+        let least = lots_text(least.0, of.lot_decimals);
+        Err(ApiError::new("rejected", format!("0x{code:04X} {why}: qty: {least} at least")))
     }
 
     pub(super) fn cancel(
@@ -221,7 +237,7 @@ fn late(now: Nanos, deadline_ms: Option<u64>) -> Option<ApiError> {
 fn fits(of: &Instrument, qty: Qty, price: Option<Price>) -> Result<(), ApiError> {
     let bad = |why: String| Err(ApiError::new("bad_field", why));
     if qty > of.qty_max {
-        let most = crate::decimal::lots_text(of.qty_max.0, of.lot_decimals);
+        let most = lots_text(of.qty_max.0, of.lot_decimals);
         return bad(format!("qty: {most} at most"));
     }
     match price {

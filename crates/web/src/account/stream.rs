@@ -120,7 +120,8 @@ impl Account {
                 let why = format!("0x{code:04X} {}", name.unwrap_or_default());
                 self.next_ref = self.next_ref.max(number.saturating_add(1));
                 self.change(number, |order| {
-                    (order.state, order.leaves) = (State::Rejected, 0);
+                    // A replacement was to take over what the order has traded that it did not replace.
+                    (order.state, order.filled, order.leaves) = (State::Rejected, 0, 0);
                     order.reason = Some(why.trim_end().to_string());
                 });
                 self.answered(number, Wants::Entered);

@@ -238,6 +238,7 @@ fn public() -> Vec<(&'static str, Value)> {
         ("tick", text()),
         ("price_max", text()),
         ("lot", text()),
+        ("qty_min", text()),
         ("qty_max", text()),
     ]);
     let spans: Vec<&str> = SPANS.iter().map(|(name, _)| *name).collect();

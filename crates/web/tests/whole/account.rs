@@ -399,6 +399,40 @@ fn an_order_that_does_not_rest_is_answered_when_it_is_over() {
 }
 
 #[test]
+fn a_check_refuses_a_quantity_below_the_smallest_as_the_exchange_does() {
+    let mut bench = Bench::new();
+    bench.account.set_qty_min(&[Qty(5)]);
+    drop(bench.ask(Ask::Positions));
+    bench.log_in(1, &[]);
+    bench.account_knows("r", 9);
+    let checked = |name: &str, qty: &str| {
+        let body =
+            json!({ "client_order_id": name, "qty": qty, "price": "1", "validate_only": true });
+        request::replace(body.to_string().as_bytes()).expect("a replace")
+    };
+    for (lots, qty, good) in [(4, "0.4", false), (5, "0.5", true)] {
+        let only_checked = |new: &mut New| new.handling.validate_only = true;
+        let mut new = bench.ask(with(buy("a", lots), only_checked));
+        let mut replaced = bench.ask(Ask::Replace(id("r"), checked("s", qty)));
+        for answer in [done(&mut new), done(&mut replaced)] {
+            match answer {
+                Ok(told) => assert!(good && told["state"] == "valid", "{told}"),
+                Err(refused) => {
+                    assert!(!good && refused.code == "rejected", "{refused:?}");
+                    let why = "0x0013 invalid quantity";
+                    assert!(refused.message.starts_with(why), "{refused:?}");
+                    assert!(refused.message.contains("0.5 at least"), "{refused:?}");
+                }
+            }
+        }
+    }
+    assert!(bench.sent.is_empty());
+    // Control: the exchange, whose operators may have set another one meanwhile, is asked by what is no check.
+    drop(bench.ask(buy("b", 4)));
+    assert_eq!(bench.sent.len(), 1);
+}
+
+#[test]
 fn deadlines_and_checks_send_nothing() {
     let mut bench = Bench::new();
     drop(bench.ask(Ask::Positions));
@@ -425,6 +459,131 @@ fn deadlines_and_checks_send_nothing() {
     assert!(bench.sent.is_empty());
     drop(bench.ask(by(now_ms)));
     assert_eq!(bench.sent.len(), 1, "in time");
+}
+
+fn replace(of: &str, by: &str, qty: &str) -> Ask {
+    let body = json!({ "client_order_id": by, "qty": qty, "price": "100" }).to_string();
+    Ask::Replace(id(of), request::replace(body.as_bytes()).expect("a replace"))
+}
+
+/// The number of a replacement: its request names the order that it replaces first.
+fn own_number(message: &[u8]) -> u32 {
+    u32::from_be_bytes(message[5..9].try_into().expect("4 bytes"))
+}
+
+fn rejected(number: u32, code: u16, name: &str) -> Vec<u8> {
+    message(b'J', &[&number.to_be_bytes(), &code.to_be_bytes(), &id(name).0], false)
+}
+
+/// The exchange's word that `number` stands in the place of `orig`, with so many lots open.
+fn replaced(orig: u32, number: u32, lots: u32, name: &str) -> Vec<u8> {
+    let (price, reference) = (1_000_000u64.to_be_bytes(), 78u64.to_be_bytes());
+    let fields: [&[u8]; 13] = [
+        &orig.to_be_bytes(),
+        &number.to_be_bytes(),
+        b"B",
+        &lots.to_be_bytes(),
+        b"AAA     ",
+        &price,
+        b"0",
+        b"Y",
+        &reference,
+        b"A",
+        b"N",
+        b"N",
+        b"L",
+    ];
+    let mut fields = fields.to_vec();
+    let name = id(name);
+    fields.push(&name.0);
+    message(b'U', &fields, true)
+}
+
+#[test]
+fn a_replacement_that_is_rejected_has_nothing_of_the_order_that_it_did_not_replace() {
+    let mut bench = Bench::new();
+    drop(bench.ask(buy("s3", 10)));
+    bench.log_in(1, &[]);
+    let mut events = bench.account.events().subscribe();
+    let number = number_of(&bench.sent[0]);
+    bench.stream(&accepted(number, 10, "s3"));
+    bench.stream(&executed(number, 6, 1_000_000, 1));
+    let mut asked = bench.ask(replace("s3", "s4", "0.4"));
+    let told = |bench: &mut Bench, name: &str| {
+        let mut state = bench.ask(Ask::Order(id(name), None));
+        done(&mut state).expect("known")
+    };
+    assert_eq!(told(&mut bench, "s4")["order_ref"], "0", "nothing rests under this name yet");
+    let second = own_number(&bench.sent[1]);
+    while events.try_recv().is_ok() {}
+    bench.stream(&rejected(second, 0x4602, "s4"));
+    assert_eq!(done(&mut asked).unwrap_err().code, "rejected");
+    let event = events.try_recv().expect("it is told");
+    let event: Value = serde_json::from_str(&event.text).expect("JSON");
+    for order in [event["order"].clone(), told(&mut bench, "s4")] {
+        let seen =
+            ["state", "qty", "filled", "open", "order_ref"].map(|field| order[field].clone());
+        assert_eq!(seen, ["rejected", "0.4", "0", "0", "0"].map(Value::from), "{order}");
+    }
+    // Control: the order that was to be replaced stands as it did, and one that is replaced keeps what traded.
+    let order = told(&mut bench, "s3");
+    let seen = ["state", "filled", "open", "order_ref"].map(|field| order[field].clone());
+    assert_eq!(seen, ["open", "0.6", "0.4", "77"].map(Value::from), "{order}");
+    drop(bench.ask(replace("s3", "s5", "0.8")));
+    let third = own_number(&bench.sent[2]);
+    bench.stream(&replaced(number, third, 2, "s5"));
+    let order = told(&mut bench, "s5");
+    let seen = ["state", "filled", "open", "order_ref"].map(|field| order[field].clone());
+    assert_eq!(seen, ["open", "0.6", "0.2", "78"].map(Value::from), "{order}");
+}
+
+#[test]
+fn orders_that_are_under_way_are_replaced_and_cancelled_in_the_order_of_the_requests() {
+    let mut bench = Bench::new();
+    drop(bench.ask(Ask::Positions));
+    bench.log_in(1, &[]);
+    let chain = [buy("a", 10), replace("a", "b", "0.9"), replace("b", "c", "0.8")];
+    let [mut a, mut b, mut c] = chain.map(|ask| bench.ask(ask));
+    let mut cancel = bench.ask(Ask::Cancel(id("c")));
+    let kinds: Vec<u8> = bench.sent.iter().map(|message| message[0]).collect();
+    assert_eq!(kinds, b"OUUX", "nothing waits for an answer");
+    let [one, two, three] = [0, 1, 2].map(|place| number_of(&bench.sent[place]));
+    let (second, third) = (own_number(&bench.sent[1]), own_number(&bench.sent[2]));
+    assert_eq!((two, three, number_of(&bench.sent[3])), (one, second, third));
+    for message in [
+        accepted(one, 10, "a"),
+        replaced(one, second, 9, "b"),
+        replaced(second, third, 8, "c"),
+        cancelled(third, 8),
+    ] {
+        bench.stream(&message);
+    }
+    let answers = [&mut a, &mut b, &mut c, &mut cancel].map(|reply| done(reply).expect("done"));
+    let states = answers.each_ref().map(|of| of["state"].as_str().expect("a state"));
+    assert_eq!(states, ["open", "open", "open", "cancelled"]);
+    // The connection breaks: what has no answer goes again, in its order and under its numbers.
+    let sent = bench.sent.len();
+    drop(
+        [buy("d", 10), replace("d", "e", "0.9"), replace("e", "f", "0.8")]
+            .map(|ask| bench.ask(ask)),
+    );
+    let again = bench.sent.split_off(sent);
+    bench.account.handle_close(bench.now);
+    bench.log_in(5, &[]);
+    assert_eq!(bench.sent, again);
+    // The exchange takes the first, refuses the second and so what stands on it.
+    let (one, second) = (number_of(&again[0]), own_number(&again[1]));
+    bench.stream(&accepted(one, 10, "d"));
+    bench.stream(&rejected(second, 0x4602, "e"));
+    bench.stream(&rejected(own_number(&again[2]), 0x4602, "f"));
+    for (name, state) in [("d", "open"), ("e", "rejected"), ("f", "rejected")] {
+        let mut order = bench.ask(Ask::Order(id(name), None));
+        assert_eq!(done(&mut order).expect("known")["state"], state, "{name}");
+    }
+    // What is known to be over is not asked for.
+    let sent = bench.sent.len();
+    let mut over = bench.ask(replace("e", "g", "0.7"));
+    assert_eq!((done(&mut over).unwrap_err().code, bench.sent.len()), ("not_open", sent));
 }
 
 #[test]

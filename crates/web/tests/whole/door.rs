@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use feed::{ListenerConfig, Subscriber};
 use net::{ClientTls, Clock, Directory, Loop, LoopConfig};
 use serde_json::{Value, json};
-use types::Peer;
+use types::{Peer, Qty};
 use web::account::{Account, Login};
 use web::auth::{Key, Keys, Scope, sign};
 use web::counters::{Counters, Figures};
@@ -25,7 +25,7 @@ use crate::instruments;
 pub(crate) const SECRET: &str = "0123456789abcdef";
 
 /// Calls `test` with the address of a door that is served meanwhile.
-fn with_door(test: impl FnOnce(SocketAddr)) {
+pub(crate) fn with_door(test: impl FnOnce(SocketAddr)) {
     with_settings(Settings::default(), test);
 }
 
@@ -43,7 +43,7 @@ fn from_other(own: SocketAddr, door: SocketAddr) -> TcpStream {
     stream
 }
 
-fn with_settings(settings: Settings, test: impl FnOnce(SocketAddr)) {
+pub(crate) fn with_settings(settings: Settings, test: impl FnOnce(SocketAddr)) {
     // Nobody listens at this gateway.
     let nobody =
         TcpListener::bind("127.0.0.1:0").and_then(|of| of.local_addr()).expect("an address");
@@ -61,7 +61,8 @@ pub(crate) fn with_gateway(gateway: SocketAddr, settings: Settings, test: impl F
     };
     let accounts = vec![account("U"), account("V")];
     let events = accounts.iter().map(Account::events).collect();
-    let node = WebNode::new(Subscriber::new(&feed, []), Arc::clone(&market), accounts);
+    let mut node = WebNode::new(Subscriber::new(&feed, []), Arc::clone(&market), accounts);
+    node.set_qty_min(&[Qty(5)]);
     let mut of = Loop::new(Clock::start(0), Arc::new(Directory::default()), LoopConfig::default())
         .expect("a loop");
     of.add_node(WEB_NODE, node, Vec::new(), None).expect("a node");
@@ -78,6 +79,7 @@ pub(crate) fn with_gateway(gateway: SocketAddr, settings: Settings, test: impl F
         key("all", &[Scope::Read, Scope::Trade]),
         key("reads", &[Scope::Read]),
         key("steers", &[Scope::Operate]),
+        Key { credits_per_s: 1, ..key("poor", &[Scope::Read, Scope::Trade]) },
         Key { account: 1, ..key("other", &[Scope::Read, Scope::Trade]) },
     ];
     // Operators who halt what they are asked to, and nothing else.
@@ -102,7 +104,7 @@ pub(crate) fn with_gateway(gateway: SocketAddr, settings: Settings, test: impl F
     });
 }
 
-fn connect(at: SocketAddr) -> TcpStream {
+pub(crate) fn connect(at: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(at).expect("a door");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("an option");
     stream
@@ -140,7 +142,7 @@ pub(crate) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
 }
 
-fn signed(key: &str, at_ms: u64, (method, path): (&str, &str), body: &str) -> Vec<u8> {
+pub(crate) fn signed(key: &str, at_ms: u64, (method, path): (&str, &str), body: &str) -> Vec<u8> {
     let (at, nonce) = (at_ms.to_string(), format!("{method}{}", body.len()));
     let signature = sign(SECRET, &at, &nonce, (method, path, body.as_bytes()));
     format!(
@@ -163,7 +165,8 @@ fn code((status, body): &(u16, Value)) -> (u16, &str) {
 fn paths_are_served_and_refusals_have_their_codes() {
     with_door(|at| {
         let (status, told) = exchange(at, &plain("GET", "/v1/instruments"));
-        assert_eq!((status, &told["instruments"][0]["lot"]), (200, &"0.1".into()));
+        let of = |field: &str| told["instruments"][0][field].clone();
+        assert_eq!((status, of("lot"), of("qty_min")), (200, json!("0.1"), json!("0.5")));
         let (status, told) = exchange(at, &plain("GET", "/v1/book/AAA?depth=5"));
         assert_eq!((status, &told["bids"], &told["seq"]), (200, &Value::Array(vec![]), &0.into()));
         let (status, told) = exchange(at, &plain("GET", "/v1/openapi.json"));
@@ -304,7 +307,7 @@ pub(crate) fn socket(at: SocketAddr) -> TcpStream {
     socket_over(connect(at))
 }
 
-fn socket_over<T: Read + Write>(mut stream: T) -> T {
+pub(crate) fn socket_over<T: Read + Write>(mut stream: T) -> T {
     let asked = "GET /v1/ws HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
                  sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
     stream.write_all(asked.as_bytes()).expect("sent");

@@ -2,6 +2,7 @@
 
 mod account;
 mod door;
+mod ends;
 mod private;
 mod replay;
 
