@@ -98,7 +98,8 @@ pub struct Acceptor<S> {
     pub counters: Counters,
 }
 
-/// A counterparty asked for, or confirmed, a message that this side never sent.
+/// A counterparty's Logon says that it knows of a message that this side never sent: the log may be older
+/// than what was told from it. (A ResendRequest beyond what was sent is its sender's error alone.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ahead {
     /// Index of the session.

@@ -3,46 +3,24 @@
 //! The engine knows an order by its number and tells what happened; a participant knows it by
 //! ClOrdID and wants to be told how it stands. The ledger is built from the account's stream of
 //! reports alone, so that any gateway can rebuild it; answers name their request, and requests in
-//! flight are only remembered so that an order can be cancelled before it is answered. Memory: open
-//! orders (bounded by the engine), a bounded number of done ones for late questions, and a bounded
-//! number of trades for their corrections; nothing is allocated once that has been reached.
+//! flight are only remembered so that an order can be cancelled, and a replace be followed by the next
+//! one, before it is answered. Memory: open orders (bounded by the engine), a bounded number of done
+//! ones for late questions, of refused ones for what follows them, and of trades for their
+//! corrections; nothing is allocated once that has been reached.
 
 use std::collections::VecDeque;
 
 use types::{
     AccountId, CancelReason, ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport,
-    InstrumentId, Liquidity, MatchNumber, Nanos, OrderRef, OrderTerms, OrderType, Price, Qty,
-    REFUSED_MASS_CANCEL, RejectReason, Side, TimeInForce, UserRefNum,
+    InstrumentId, Nanos, OrderRef, Price, Qty, REFUSED_MASS_CANCEL, UserRefNum,
 };
 
+pub use super::execution::{Asked, Execution, Status};
+use super::execution::{stranger, told};
 use super::orders::{Order, Orders, account_of, key};
+use super::refused::Refused;
 use super::request::{Refusal, Request, Terms};
 use super::trades::{Trade, Trades};
-
-/// Status of an order, OrdStatus(39), as far as all versions have it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Status {
-    /// The command has been sent to the engine and is not answered yet.
-    Pending,
-    /// The order is open and nothing of it has traded.
-    New,
-    /// The order is open and part of it has traded.
-    PartiallyFilled,
-    /// All lots of the order have traded.
-    Filled,
-    /// The order was cancelled before all of it traded.
-    Canceled,
-    /// The order was ended by its own terms (time in force or expiry).
-    Expired,
-    /// The order was refused.
-    Rejected,
-}
-
-impl Status {
-    fn is_open(self) -> bool {
-        matches!(self, Status::Pending | Status::New | Status::PartiallyFilled)
-    }
-}
 
 /// Bounds of a [`Ledger`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,74 +46,6 @@ impl Default for LedgerLimits {
     }
 }
 
-/// Kind of the request that was refused; decides which message tells the refusal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
-    /// A new order, or a cancel of one order.
-    Order,
-    /// A replace of an order.
-    Replace,
-    /// A mass cancel, told by OrderMassCancelReport(r).
-    Mass,
-}
-
-/// An event of an order and the order's state after it: the content of an ExecutionReport(8).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Execution {
-    /// Kind of the event; `None`: the report answers a request for the order's status.
-    pub kind: Option<ExecutionKind>,
-    /// Position of the report in the account's stream, from which ExecID(17) is made.
-    pub position: u64,
-    /// Account of the order in a ledger of several accounts; otherwise 0.
-    pub account: AccountId,
-    /// ClOrdID(11): of the request that changed the order, else of the order.
-    pub cl_ord_id: ClOrdId,
-    /// OrigClOrdID(41): the order's identifier before the request; `None`: it has not changed.
-    pub original: Option<ClOrdId>,
-    /// Status of the order after the event.
-    pub status: Status,
-    /// Instrument that the order is for.
-    pub instrument: InstrumentId,
-    /// Side that the order is on.
-    pub side: Side,
-    /// Type of the order; decides OrdType(40) and parts of ExecInst(18).
-    pub order_type: OrderType,
-    /// How long the order lives: TimeInForce(59).
-    pub time_in_force: TimeInForce,
-    /// Flags of the order, as in [`types::Command::flags`].
-    pub flags: u8,
-    /// Terms that only some orders have; zero where they do not apply.
-    pub terms: OrderTerms,
-    /// Public reference of the order, OrderID(37); 0: none yet.
-    pub order_ref: OrderRef,
-    /// Quantity of the order in total, lots: OrderQty(38).
-    pub qty: Qty,
-    /// Open quantity, lots: LeavesQty(151).
-    pub leaves: Qty,
-    /// Quantity that has traded so far, lots: CumQty(14).
-    pub cum: Qty,
-    /// Sum of price × lots over all trades of the order, for AvgPx(6).
-    pub value: i128,
-    /// Limit price; 0: the order has none.
-    pub price: Price,
-    /// Quantity of the trade, lots: LastQty(32); 0 when the event is no trade.
-    pub last_qty: Qty,
-    /// Price of the trade: LastPx(31); 0 when the event is no trade.
-    pub last_price: Price,
-    /// Match number of the trade; 0 when the event is no trade.
-    pub match_number: MatchNumber,
-    /// Whether the trade added or removed liquidity.
-    pub liquidity: Liquidity,
-    /// Why the request was refused.
-    pub reject: RejectReason,
-    /// Why open quantity was cancelled.
-    pub cancel_reason: CancelReason,
-    /// Kind of the request that was refused, when the event is a refusal.
-    pub asked: Asked,
-    /// Time of the report, ns since the epoch: TransactTime(60).
-    pub at: Nanos,
-}
-
 /// A request without an answer yet that is no new order.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
@@ -155,6 +65,7 @@ pub struct Ledger {
     /// Keys of orders that are done, the oldest first.
     done: VecDeque<u64>,
     trades: Trades,
+    refused: Refused,
     /// Requests without an answer that are no new orders, each with its UserRefNum.
     pending: VecDeque<(u32, Pending)>,
     unanswered: usize,
@@ -170,6 +81,7 @@ impl Ledger {
             orders: Orders::new(limits.salt),
             done: VecDeque::new(),
             trades: Trades::new(limits.trades_max),
+            refused: Refused::new(limits.pending_max),
             pending: VecDeque::new(),
             unanswered: 0,
             last_ref: 0,
@@ -181,12 +93,13 @@ impl Ledger {
         Ledger { shared: true, ..Ledger::new(limits) }
     }
 
-    /// Reserves the memory that the ledger needs as long as no more orders are open than requests
-    /// may be unanswered.
+    /// Reserves the memory that the ledger needs as long as orders that are open and replaces that are
+    /// under way are together no more than requests that may be unanswered.
     pub fn prepare(&mut self) {
         self.orders.prepare(self.limits.done_max.saturating_add(self.limits.pending_max));
         self.done.reserve(self.limits.done_max);
         self.trades.prepare();
+        self.refused.prepare();
         self.pending.reserve(self.limits.pending_max);
     }
 
@@ -273,6 +186,8 @@ impl Ledger {
             status: Status::Pending,
             retired: false,
             successor: 0,
+            replaced_by: 0,
+            root: 0,
             at: Nanos(0),
         };
         self.insert(order);
@@ -296,6 +211,21 @@ impl Ledger {
         command.orig_user_ref = UserRefNum(user_ref);
         self.pending.push_back((command.user_ref.0, Pending::Replace(terms.qty.0)));
         self.unanswered += 1;
+        // Requests on it may follow before it is answered. Nobody is told of it until then.
+        if let Some(original) = self.orders.get_mut(key(OWN, user_ref)) {
+            original.replaced_by = command.user_ref.0;
+        }
+        let root = if order.root == 0 { user_ref } else { order.root };
+        let key = key(OWN, command.user_ref.0);
+        let cl_ord_id = terms.cl_ord_id;
+        self.insert(Order {
+            key,
+            cl_ord_id,
+            root,
+            replaced_by: 0,
+            status: Status::Pending,
+            ..order
+        });
         Ok(command)
     }
 
@@ -310,6 +240,9 @@ impl Ledger {
         }
         if !order.status.is_open() {
             return Err(Refusal::TOO_LATE);
+        }
+        if order.replaced_by != 0 {
+            return Err(Refusal::UNDER_WAY);
         }
         Ok((order.key as u32, order))
     }
@@ -330,7 +263,20 @@ impl Ledger {
             CommandKind::Cancel => {}
             _ => {
                 self.answer(user_ref);
+                self.not_replaced(key(OWN, command.orig_user_ref.0), key(OWN, user_ref));
             }
+        }
+    }
+
+    /// Forgets a replace that was under way, from the order `original` to the order `key`.
+    fn not_replaced(&mut self, original: u64, key: u64) {
+        if let Some(order) = self.orders.get_mut(original)
+            && order.replaced_by == key as u32
+        {
+            order.replaced_by = 0;
+        }
+        if self.orders.get(key).is_some_and(|order| order.root != 0) {
+            self.orders.remove(key);
         }
     }
 
@@ -365,10 +311,24 @@ impl Ledger {
         None
     }
 
+    /// The identifier of the order or of the refused request `key`, and how the order stands; of a
+    /// replace that was refused, the order that it was about. Only what reports have told of counts.
+    fn named(&self, key: u64) -> (Option<ClOrdId>, Option<Order>) {
+        if let Some(order) = self.orders.get(key).filter(|order| order.root == 0) {
+            return (Some(order.cl_ord_id), self.current(*order));
+        }
+        let Some((id, of)) = self.refused.get(key) else { return (None, None) };
+        (Some(id), self.orders.get(of).and_then(|order| self.current(*order)))
+    }
+
     /// Status of the order with this ClOrdID, open or done; a replaced order is found by its former
-    /// identifier, too.
+    /// identifier, too, and one that is being replaced by that of the replace.
     pub fn status(&self, id: &ClOrdId, position: u64, now: Nanos) -> Option<Execution> {
-        let order = &self.current(*self.orders.by_id(OWN, id)?)?;
+        let mut order = self.orders.by_id(OWN, id)?;
+        if order.root != 0 {
+            order = self.orders.get(key(OWN, order.root))?;
+        }
+        let order = &self.current(*order)?;
         Some(Execution { at: now, ..told(order, None, position) })
     }
 
@@ -411,15 +371,22 @@ impl Ledger {
         execution
     }
 
-    fn is_pending(&self, key: u64) -> bool {
-        self.orders.get(key).is_some_and(|order| order.status == Status::Pending)
+    /// The order `key`, if it has no answer yet.
+    fn awaited(&self, key: u64) -> Option<&Order> {
+        self.orders.get(key).filter(|order| order.status == Status::Pending)
+    }
+
+    /// The replace that is under way of the order `key`, which had no answer when that was asked for.
+    fn replaced_by(&self, key: u64) -> u32 {
+        self.awaited(key).map_or(0, |order| order.replaced_by)
     }
 
     fn accepted(&mut self, key: u64, report: &ExecutionReport) -> Execution {
-        if self.is_pending(key) {
+        let replaced_by = self.replaced_by(key);
+        if self.awaited(key).is_some() {
             self.answered();
         }
-        let order = Order { status: Status::New, ..stranger(key, report) };
+        let order = Order { status: Status::New, replaced_by, ..stranger(key, report) };
         self.insert(order);
         told(&order, None, 0)
     }
@@ -428,21 +395,25 @@ impl Ledger {
         if report.orig_user_ref.0 != 0 {
             // A replace: the order it was about goes on.
             self.answer(report.user_ref.0);
-            let named = self.orders.get(self.key(report, report.orig_user_ref)).copied();
-            let order = named.and_then(|named| self.current(named));
+            let original = self.key(report, report.orig_user_ref);
+            self.not_replaced(original, key);
+            let (named, order) = self.named(original);
+            let known = self.orders.get(original).is_some();
+            self.refused.put_replace(key, report.cl_ord_id, (original, known));
             let order = order.unwrap_or_else(|| stranger(key, report));
             let execution = told(&order, None, 0);
             return Execution {
                 cl_ord_id: report.cl_ord_id,
-                original: Some(named.unwrap_or(order).cl_ord_id),
+                original: Some(named.unwrap_or(order.cl_ord_id)),
                 asked: Asked::Replace,
                 ..execution
             };
         }
-        if self.is_pending(key) {
+        if self.awaited(key).is_some() {
             self.answered();
             self.orders.remove(key);
         }
+        self.refused.put(key, report.cl_ord_id);
         told(&Order { status: Status::Rejected, leaves: 0, ..stranger(key, report) }, None, 0)
     }
 
@@ -452,6 +423,7 @@ impl Ledger {
         if let Some(gone) = self.orders.get_mut(old_key) {
             // Its identifier may still be named, by what has crossed with the replace.
             (gone.successor, gone.status, gone.leaves) = (report.user_ref.0, Status::Canceled, 0);
+            gone.replaced_by = 0;
             if !std::mem::replace(&mut gone.retired, true) {
                 self.retire(old_key);
             }
@@ -463,7 +435,9 @@ impl Ledger {
         };
         let status = if cum > 0 { Status::PartiallyFilled } else { Status::New };
         let original = old.map(|old| old.cl_ord_id);
-        let order = Order { qty: asked, cum, value, status, original, ..stranger(key, report) };
+        let (qty, replaced_by) = (asked, self.replaced_by(key));
+        let order =
+            Order { qty, cum, value, status, original, replaced_by, ..stranger(key, report) };
         self.insert(order);
         told(&order, original, 0)
     }
@@ -474,11 +448,11 @@ impl Ledger {
             self.answer(report.user_ref.0);
             return Execution { asked: Asked::Mass, ..told(&unknown(), None, 0) };
         }
-        let named = self.orders.get(key).copied();
-        let order = named.and_then(|named| self.current(named)).unwrap_or_else(unknown);
-        let named = named.unwrap_or(order);
-        let original = Some(named.cl_ord_id);
-        Execution { cl_ord_id: request_id(report, &named), original, ..told(&order, None, 0) }
+        let (named, order) = self.named(key);
+        let order = order.unwrap_or_else(unknown);
+        let named = named.unwrap_or(order.cl_ord_id);
+        let (cl_ord_id, original) = (request_id(report, &named), Some(named));
+        Execution { cl_ord_id, original, ..told(&order, None, 0) }
     }
 
     /// Applies a report about an order that is or was in the book.
@@ -524,7 +498,7 @@ impl Ledger {
                 } else {
                     order.qty = order.cum + order.leaves;
                 }
-                let asked = request_id(report, order);
+                let asked = request_id(report, &order.cl_ord_id);
                 // Over other doors a cancel may have no identifier.
                 let named = asked != order.cl_ord_id || report.session_seq > 0;
                 if named && report.cancel_reason == CancelReason::Requested {
@@ -583,9 +557,9 @@ impl Order {
     }
 }
 
-/// ClOrdID of the cancel that a report answers; the order's own if the cancel had none.
-fn request_id(report: &ExecutionReport, order: &Order) -> ClOrdId {
-    if report.cl_ord_id == ClOrdId::default() { order.cl_ord_id } else { report.cl_ord_id }
+/// ClOrdID of the cancel that a report answers; the order's own, `named`, if the cancel had none.
+fn request_id(report: &ExecutionReport, named: &ClOrdId) -> ClOrdId {
+    if report.cl_ord_id == ClOrdId::default() { *named } else { report.cl_ord_id }
 }
 
 /// Final status that a cancellation with this reason leads to.
@@ -612,61 +586,4 @@ fn fill(command: &mut Command, terms: &Terms) {
     command.expire_at = terms.expire_at;
     command.min_qty = terms.min_qty;
     command.cl_ord_id = terms.cl_ord_id;
-}
-
-/// An order as far as a single report describes it, for reports about an order that the ledger does
-/// not know.
-fn stranger(key: u64, report: &ExecutionReport) -> Order {
-    Order {
-        key,
-        cl_ord_id: report.cl_ord_id,
-        original: None,
-        instrument: report.instrument,
-        side: report.side,
-        order_type: report.order_type,
-        time_in_force: report.time_in_force,
-        flags: report.flags,
-        terms: report.terms,
-        order_ref: report.order_ref,
-        qty: report.qty.0,
-        leaves: report.leaves.0,
-        cum: 0,
-        value: 0,
-        price: report.price,
-        status: Status::Rejected,
-        retired: false,
-        successor: 0,
-        at: report.t_seq,
-    }
-}
-
-fn told(order: &Order, original: Option<ClOrdId>, position: u64) -> Execution {
-    Execution {
-        kind: None,
-        position,
-        account: account_of(order.key),
-        cl_ord_id: order.cl_ord_id,
-        original,
-        status: order.status,
-        instrument: order.instrument,
-        side: order.side,
-        order_type: order.order_type,
-        time_in_force: order.time_in_force,
-        flags: order.flags,
-        terms: order.terms,
-        order_ref: order.order_ref,
-        qty: Qty(order.qty),
-        leaves: Qty(order.leaves),
-        cum: Qty(order.cum),
-        value: order.value,
-        price: order.price,
-        last_qty: Qty(0),
-        last_price: Price(0),
-        match_number: MatchNumber(0),
-        liquidity: Liquidity::None,
-        reject: RejectReason::None,
-        cancel_reason: CancelReason::None,
-        asked: Asked::Order,
-        at: order.at,
-    }
 }

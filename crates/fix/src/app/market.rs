@@ -64,6 +64,10 @@ pub enum MarketDataRefusal {
     EntryType = b'8',
     /// No subscription has this MDReqID; FIX has no code for that, and none is sent.
     UnknownId = 0,
+    /// NoRelatedSym(146) is 0: the request is for no instrument; told as [`Self::UnknownSymbol`].
+    NoSymbols = 1,
+    /// NoMDEntryTypes(267) is 0: nothing is wanted of them; told as [`Self::EntryType`].
+    NoEntryTypes = 2,
 }
 
 impl MarketDataRefusal {
@@ -79,6 +83,18 @@ impl MarketDataRefusal {
             MarketDataRefusal::Aggregation => "Only price levels are available",
             MarketDataRefusal::EntryType => "Unsupported MDEntryType",
             MarketDataRefusal::UnknownId => "Unknown MDReqID",
+            MarketDataRefusal::NoSymbols => "NoRelatedSym must be above 0",
+            MarketDataRefusal::NoEntryTypes => "NoMDEntryTypes must be above 0",
+        }
+    }
+
+    /// MDReqRejReason(281); `None`: FIX has no code, and the field is left out.
+    fn code(self) -> Option<u8> {
+        match self {
+            MarketDataRefusal::UnknownId => None,
+            MarketDataRefusal::NoSymbols => MarketDataRefusal::UnknownSymbol.code(),
+            MarketDataRefusal::NoEntryTypes => MarketDataRefusal::EntryType.code(),
+            coded => Some(coded as u8),
         }
     }
 }
@@ -125,6 +141,9 @@ pub fn market_data_request<'a>(
             *wanted = true;
         }
     }
+    if request.wanted == [false; 3] {
+        return Err(MarketDataRefusal::NoEntryTypes);
+    }
     for instance in message.group(tag::NO_RELATED_SYM.number, tag::SYMBOL.number) {
         let instrument = instance.get(tag::SYMBOL.number).and_then(|name| symbols.find(name));
         let instrument = instrument.ok_or(MarketDataRefusal::UnknownSymbol)?.id;
@@ -135,14 +154,17 @@ pub fn market_data_request<'a>(
             request.instruments.push(instrument);
         }
     }
+    if request.instruments.is_empty() {
+        return Err(MarketDataRefusal::NoSymbols);
+    }
     Ok(request)
 }
 
 /// Writes the body of a MarketDataRequestReject.
 pub fn write_refusal(id: &[u8], refusal: MarketDataRefusal, writer: &mut Writer<'_>) {
     writer.foreign(tag::MD_REQ_ID, id);
-    if refusal != MarketDataRefusal::UnknownId {
-        writer.char(tag::MD_REQ_REJ_REASON, refusal as u8);
+    if let Some(code) = refusal.code() {
+        writer.char(tag::MD_REQ_REJ_REASON, code);
     }
     writer.text(tag::TEXT, refusal.text().as_bytes());
 }

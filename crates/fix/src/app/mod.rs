@@ -6,11 +6,13 @@
 //! of each version. All of it is a function of the account's stream and the requests, so another
 //! gateway that replays the stream says the same.
 
+mod execution;
 pub mod fix_application;
 mod index;
 pub mod ledger;
 pub mod market;
 mod orders;
+mod refused;
 pub mod report;
 pub mod request;
 mod trades;

@@ -42,6 +42,11 @@ pub(super) struct Order {
     pub(super) retired: bool,
     /// UserRefNum of the order that replaced this one; 0: it has not been replaced.
     pub(super) successor: u32,
+    /// UserRefNum of a replace of this order that is under way; 0: there is none.
+    pub(super) replaced_by: u32,
+    /// Not 0: this is no order yet but a replace that is under way, and this is the UserRefNum of the
+    /// order that it is about, where that is another replace the order that the chain begins with.
+    pub(super) root: u32,
     pub(super) at: Nanos,
 }
 
@@ -200,6 +205,8 @@ mod tests {
             status: Status::New,
             retired: false,
             successor: 0,
+            replaced_by: 0,
+            root: 0,
             at: Nanos(0),
         }
     }

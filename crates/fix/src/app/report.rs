@@ -403,7 +403,7 @@ fn cancel_reject_reason(version: Version, reason: RejectReason) -> u8 {
 /// none.
 fn explanation(version: Version, execution: &Execution) -> Option<&'static str> {
     if execution.reject != RejectReason::None {
-        return Some(reject_text(execution.reject));
+        return Some(refused_for(execution));
     }
     if execution.kind == Some(ExecutionKind::Triggered) && version != Version::Fix50Sp2 {
         return Some("Stop triggered");
@@ -460,6 +460,18 @@ pub fn reject_text(reason: RejectReason) -> &'static str {
     }
 }
 
+/// Text(58) of a refusal, in the words of what was asked for: the engine has one reason for StopPx(99)
+/// and PegOffsetValue(211).
+fn refused_for(execution: &Execution) -> &'static str {
+    use OrderType::{PegMid, PegPrimary, TrailingStop};
+    match (execution.reject, execution.order_type) {
+        (RejectReason::InvalidStopPrice, PegPrimary | PegMid | TrailingStop) => {
+            "Invalid PegOffsetValue"
+        }
+        (reason, _) => reject_text(reason),
+    }
+}
+
 fn cancel_reject(version: Version, execution: &Execution, writer: &mut Writer<'_>) {
     order_id(execution.order_ref, writer);
     let original = execution.original.unwrap_or(execution.cl_ord_id);
@@ -473,7 +485,7 @@ fn cancel_reject(version: Version, execution: &Execution, writer: &mut Writer<'_
     let done = matches!(execution.status, Status::Filled | Status::Canceled | Status::Expired);
     let (reason, text) = match execution.reject {
         RejectReason::UnknownOrder if done => (0, Refusal::TOO_LATE.text),
-        reason => (cancel_reject_reason(version, reason), reject_text(reason)),
+        reason => (cancel_reject_reason(version, reason), refused_for(execution)),
     };
     writer.uint(tag::CXL_REJ_REASON, u64::from(reason));
     writer.stamp(tag::TRANSACT_TIME, execution.at);
@@ -558,7 +570,7 @@ pub fn write_refusal(
             writer.char(tag::ORD_STATUS, standing.map_or(b'8', |order| status(version, &order)));
             let replace = message.msg_type() == b"G";
             writer.char(tag::CXL_REJ_RESPONSE_TO, if replace { b'2' } else { b'1' });
-            let old = version == Version::Fix42 && refusal.cancel > 2;
+            let old = version == Version::Fix42 && refusal.cancel > 3;
             writer.uint(tag::CXL_REJ_REASON, if old { 2 } else { u64::from(refusal.cancel) });
             writer.stamp(tag::TRANSACT_TIME, now);
         }

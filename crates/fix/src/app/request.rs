@@ -113,12 +113,26 @@ impl Refusal {
         Refusal::new(0, 99, "ClOrdID must be 1 to 14 printable characters without blanks");
     /// Symbol(55) is not the name of an instrument.
     pub const SYMBOL: Refusal = Refusal::new(2, 1, "Unknown symbol");
+    /// Symbol(55) is missing of a mass cancel for one instrument.
+    pub const NO_SYMBOL: Refusal =
+        Refusal::new(5, 1, "Symbol is required for MassCancelRequestType 1");
+    /// Symbol(55) is given of a mass cancel for all instruments.
+    pub const SYMBOL_UNWANTED: Refusal =
+        Refusal::new(0, 11, "Symbol does not go with MassCancelRequestType 7");
     /// OrderQty(38) is missing, and the message type requires it.
     pub const NO_QUANTITY: Refusal = Refusal::new(5, 13, "OrderQty is required");
     /// A quantity is not a whole number of lots, or it is too large.
     pub const QUANTITY: Refusal = Refusal::new(0, 13, "Quantities are whole lots of 32 bits");
-    /// A price has more than four decimals, or is too large.
+    /// A price has more than four decimals, or is no number.
     pub const PRICE: Refusal = Refusal::new(0, 99, "Prices have at most four decimals");
+    /// Price(44) is larger than any price can be.
+    pub const PRICE_TOO_HIGH: Refusal = Refusal::new(0, 99, "Price is too high");
+    /// Price(44) is 0 or negative.
+    pub const PRICE_TOO_LOW: Refusal = Refusal::new(0, 99, "Price must be above 0");
+    /// StopPx(99) is larger than any price can be.
+    pub const STOP_TOO_HIGH: Refusal = Refusal::new(0, 99, "StopPx is too high");
+    /// PegOffsetValue(211) is larger than any price can be, whatever its sign.
+    pub const OFFSET_TOO_LARGE: Refusal = Refusal::new(0, 99, "PegOffsetValue is too large");
     /// Price(44) is missing, and OrdType(40) requires it.
     pub const NO_PRICE: Refusal = Refusal::new(5, 99, "Price is required for this OrdType");
     /// Price(44) is given, and OrdType(40) does not allow it.
@@ -164,6 +178,9 @@ impl Refusal {
     /// The order to cancel or replace has already ended.
     pub const TOO_LATE: Refusal =
         Refusal { business: 0, order: 5, cancel: 0, text: "Order is done" };
+    /// A replace of the order has no answer yet; later requests name the ClOrdID(11) of that.
+    pub const UNDER_WAY: Refusal =
+        Refusal { business: 0, order: 99, cancel: 3, text: "A replace of the order is under way" };
     /// Symbol(55), Side(54) or OrdType(40) differ from those of the order.
     pub const MISMATCH: Refusal =
         Refusal::new(0, 11, "Symbol, Side and OrdType must be those of the order");
@@ -355,24 +372,34 @@ impl<'a> Raw<'a> {
     #[inline]
     fn prices(&self, order_type: OrderType) -> Result<(Price, Price), Refusal> {
         let (price, stop, offset) = (self.text(PRICE), self.text(STOP), self.text(OFFSET));
-        let read = |text: &[u8]| value::price(text).ok_or(Refusal::PRICE);
+        let read = |text: &[u8], too_large: Refusal| {
+            value::price(text).ok_or_else(|| unread(text, too_large))
+        };
+        let limited = |text: &[u8]| match read(text, Refusal::PRICE_TOO_HIGH) {
+            Ok(Price(..=0)) => Err(Refusal::PRICE_TOO_LOW),
+            Err(Refusal::PRICE_TOO_HIGH) if text.starts_with(b"-") => Err(Refusal::PRICE_TOO_LOW),
+            read => read,
+        };
         let limit = match order_type {
             OrderType::Limit | OrderType::StopLimit if price.is_empty() => {
                 return Err(Refusal::NO_PRICE);
             }
-            OrderType::Limit | OrderType::StopLimit => read(price)?,
+            OrderType::Limit | OrderType::StopLimit => limited(price)?,
             // A peg may have a limit.
-            OrderType::PegPrimary | OrderType::PegMid if !price.is_empty() => read(price)?,
+            OrderType::PegPrimary | OrderType::PegMid if !price.is_empty() => limited(price)?,
             _ if !price.is_empty() => return Err(Refusal::PRICE_UNWANTED),
             _ => Price(0),
         };
         let trailing = !offset.is_empty();
-        let offset = if trailing { read(offset)? } else { Price(0) };
+        let offset = match trailing {
+            true => read(offset, Refusal::OFFSET_TOO_LARGE)?,
+            false => Price(0),
+        };
         let stop = match order_type {
             OrderType::Stop | OrderType::StopLimit if stop.is_empty() => {
                 return Err(Refusal::NO_STOP);
             }
-            OrderType::Stop | OrderType::StopLimit => read(stop)?,
+            OrderType::Stop | OrderType::StopLimit => read(stop, Refusal::STOP_TOO_HIGH)?,
             OrderType::TrailingStop if !trailing => return Err(Refusal::NO_OFFSET),
             OrderType::TrailingStop => match peg_offset(order_type, self.side()?, offset) {
                 Price(..=0) => return Err(Refusal::TRAIL_OFFSET),
@@ -410,6 +437,21 @@ impl<'a> Raw<'a> {
         };
         at.map(|at| (life, at)).ok_or(Refusal::EXPIRY)
     }
+}
+
+/// Why a text is no price: it has too many decimals, or it is `too_large`.
+#[cold]
+#[inline(never)]
+fn unread(text: &[u8], too_large: Refusal) -> Refusal {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let (whole, decimals) = match digits.iter().position(|byte| *byte == b'.') {
+        Some(at) => (digits.get(..at).unwrap_or(&[]), digits.get(at + 1..).unwrap_or(&[])),
+        None => (digits, &[][..]),
+    };
+    let fits = decimals.len() <= 4 || decimals.iter().skip(4).all(|byte| *byte == b'0');
+    let figures = whole.iter().chain(decimals).all(u8::is_ascii_digit);
+    let long = whole.iter().skip_while(|byte| **byte == b'0').count() > 14;
+    if figures && fits && long { too_large } else { Refusal::PRICE }
 }
 
 /// PegOffsetValue(211) of an order as the engine's distance, and the distance as PegOffsetValue.
@@ -478,8 +520,10 @@ pub fn parse(message: &Message<'_>, symbols: &Symbols) -> Result<Option<Request>
         _ => Request::MassCancel {
             cl_ord_id: cl_ord_id(raw.text(CL_ORD_ID))?,
             instrument: match (raw.code(MASS), raw.text(SYMBOL)) {
+                (b'1', b"") => return Err(Refusal::NO_SYMBOL),
                 (b'1', _) => Some(raw.instrument(symbols)?),
                 (b'7', b"") => None,
+                (b'7', _) => return Err(Refusal::SYMBOL_UNWANTED),
                 _ => return Err(Refusal::CODE),
             },
             side: if raw.code(SIDE) == 0 { None } else { Some(raw.side()?) },

@@ -589,7 +589,7 @@ impl<S: Store> Session<S> {
         match (number(tag::BEGIN_SEQ_NO), number(tag::END_SEQ_NO)) {
             (Some(from), Some(to)) if from > self.outbound.next() && (to == 0 || to >= from) => {
                 let last = self.outbound.next().saturating_sub(1);
-                self.note_ahead(from, last.saturating_add(1));
+                // No word of [`crate::Ahead`]: what was told before is known since the Logon.
                 let text = format!("BeginSeqNo {from} is beyond {last}, the last message sent");
                 self.logout(now, &text, out);
             }

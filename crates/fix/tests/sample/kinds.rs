@@ -148,12 +148,19 @@ const CROSSES: [Liquidity; 4] = [
     Liquidity::IntradayCross,
 ];
 
-const REFUSALS: [Refusal; 27] = [
+const REFUSALS: [Refusal; 34] = [
     Refusal::IDENTIFIER,
     Refusal::SYMBOL,
     Refusal::NO_QUANTITY,
     Refusal::QUANTITY,
     Refusal::PRICE,
+    Refusal::PRICE_TOO_HIGH,
+    Refusal::PRICE_TOO_LOW,
+    Refusal::STOP_TOO_HIGH,
+    Refusal::OFFSET_TOO_LARGE,
+    Refusal::NO_SYMBOL,
+    Refusal::SYMBOL_UNWANTED,
+    Refusal::UNDER_WAY,
     Refusal::NO_PRICE,
     Refusal::PRICE_UNWANTED,
     Refusal::NO_STOP,
@@ -644,6 +651,8 @@ impl House {
             Aggregation,
             EntryType,
             UnknownId,
+            NoSymbols,
+            NoEntryTypes,
         ];
         for refusal in refusals {
             self.write("market data refused", MARKET_DATA_REQUEST_REJECT, |writer| {

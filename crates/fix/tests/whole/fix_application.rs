@@ -278,3 +278,67 @@ fn a_refused_cancel_says_how_the_order_stands() {
     // Its identifier may name another order from now on.
     assert_eq!(door.send("D", ORDER), "");
 }
+
+#[test]
+fn a_request_on_a_replace_under_way_is_one_on_the_order_that_it_makes() {
+    const CANCEL: &str = "41=a1|11=c1|55=BTCUSD|54=1|60=20261122-09:30:00|";
+    let replace = |from: &str, to: &str| format!("41={from}|{}", ORDER.replace("11=a1", to));
+    for answered in [false, true] {
+        let mut door = Door::new();
+        assert_eq!(door.send("D", ORDER), "");
+        let order = door.app.commands[0];
+        if answered {
+            door.report(&order, ExecutionKind::Accepted, 100, 100);
+        }
+        assert_eq!(door.send("G", &replace("a1", "11=a2")), "");
+        // Meanwhile the order stands as it did, and nothing else can be asked of it.
+        let status = door.send("H", "11=a2|55=BTCUSD|54=1|");
+        assert!(status.contains("|11=a1|") && status.contains("|150=I|39=0|"), "{status}");
+        let number = if answered { "9" } else { "NONE" };
+        let under_way = format!("37={number}|41=a1|39=0|102=3");
+        let answer = door.send("F", CANCEL);
+        assert_eq!(refused(&answer), under_way);
+        assert!(answer.contains("|58=A replace of the order is under way|"), "{answer}");
+        assert_eq!(refused(&door.send("G", &replace("a1", "11=a9"))), under_way);
+        // Its name is taken.
+        let twice = door.send("D", &ORDER.replace("11=a1", "11=a2"));
+        assert!(twice.contains("|150=8|39=8|103=6|"), "{twice}");
+        // The chain goes on from what was asked for last.
+        assert_eq!(door.send("G", &replace("a2", "11=a3")), "");
+        assert_eq!(door.send("F", &CANCEL.replace("41=a1", "41=a3")), "");
+        let [_, second, third, cancel] = door.app.commands[..] else { panic!("four commands") };
+        assert_eq!((second.kind, second.orig_user_ref), (CommandKind::Replace, order.user_ref));
+        assert_eq!((third.kind, third.orig_user_ref), (CommandKind::Replace, second.user_ref));
+        assert_eq!((cancel.kind, cancel.user_ref), (CommandKind::Cancel, third.user_ref));
+        if !answered {
+            door.report(&order, ExecutionKind::Accepted, 100, 100);
+            assert_eq!(refused(&door.send("F", CANCEL)), "37=9|41=a1|39=0|102=3", "still");
+        }
+        let told = door.replaced(&second, &order, 100);
+        assert!(told.contains("|11=a2|41=a1|"), "{told}");
+        let behind = CANCEL.replace("41=a1", "41=a2");
+        assert_eq!(refused(&door.send("F", &behind)), "37=9|41=a2|39=0|102=3");
+        let told = door.replaced(&third, &second, 100);
+        assert!(told.contains("|11=a3|41=a2|"), "{told}");
+        let told = door.report(&third, ExecutionKind::Canceled, 100, 0);
+        assert!(told.contains("|150=4|39=4|"), "{told}");
+    }
+}
+
+#[test]
+fn a_replace_that_is_not_taken_after_all_leaves_its_order_as_it_was() {
+    const CANCEL: &str = "41=a2|11=c1|55=BTCUSD|54=1|60=20261122-09:30:00|";
+    let replace = format!("41=a1|{}", ORDER.replace("11=a1", "11=a2"));
+    let mut door = Door::new();
+    door.send("D", ORDER);
+    let order = door.app.commands[0];
+    door.report(&order, ExecutionKind::Accepted, 100, 100);
+    door.app.full = true;
+    assert_eq!(refused(&door.send("G", &replace)), "37=9|41=a1|39=0|102=99");
+    door.app.full = false;
+    assert_eq!(refused(&door.send("F", CANCEL)), "37=NONE|41=a2|39=8|102=1");
+    // Its name is free, and the order can be replaced.
+    assert_eq!(door.send("G", &replace), "");
+    assert_eq!(door.send("F", CANCEL), "");
+    assert_eq!(door.app.commands.len(), 3);
+}

@@ -13,12 +13,16 @@ use types::{
     TimeInForce, TradingState, UserRefNum,
 };
 
-fn symbols() -> Symbols {
+pub(crate) fn symbols() -> Symbols {
     Symbols::new(&[crate::sample::instrument()])
 }
 
 /// A participant's message of `version`; it must be valid by the exchange's own dictionary.
-fn with_message<T>(version: Version, text: &str, then: impl FnOnce(&Message<'_>) -> T) -> T {
+pub(crate) fn with_message<T>(
+    version: Version,
+    text: &str,
+    then: impl FnOnce(&Message<'_>) -> T,
+) -> T {
     let begin = version.begin_string();
     let (msg_type, rest) = text.split_once('|').unwrap();
     let head = "|34=7|49=MEM7|52=20261122-09:30:00|56=FAIR|";
@@ -172,7 +176,7 @@ pub(crate) fn words(version: Version, execution: &fix::app::Execution) -> String
     body(version, &out)
 }
 
-fn body(version: Version, out: &[u8]) -> String {
+pub(crate) fn body(version: Version, out: &[u8]) -> String {
     let mut index = FieldIndex::default();
     let message = index.parse(out).unwrap();
     let rules = builtin(version).unwrap();

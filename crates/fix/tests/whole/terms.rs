@@ -117,3 +117,83 @@ fn an_end_beyond_the_exchanges_times_is_the_last_of_them() {
         assert_eq!(fault.reason, RejectReason::DataFormat, "{bad}");
     }
 }
+
+/// What a refused order says: text, OrdRejReason.
+fn said(from: &str, to: &str) -> (&'static str, u8) {
+    let refusal = order(from, to).expect_err(to);
+    (refusal.text, refusal.order)
+}
+
+#[test]
+fn a_price_that_is_no_price_is_not_called_one_off_the_tick() {
+    let (high, low) = ("Price is too high", "Price must be above 0");
+    let decimals = "Prices have at most four decimals";
+    for (price, text) in [
+        ("99999999999999999999999", high),
+        ("99999999999999999999999.5000000", high),
+        ("922337203685478", high),
+        ("0", low),
+        ("0.0000", low),
+        ("-0", low),
+        ("-1", low),
+        ("-99999999999999999999999", low),
+        ("1.00001", decimals),
+        ("99999999999999999999999.00001", decimals),
+    ] {
+        let to = format!("44={price}|");
+        assert_eq!(said("44=78350.5|", &to), (text, 99), "{price}");
+        let peg = format!("40=P|18=R|44={price}|");
+        assert_eq!(said("40=2|44=78350.5|", &peg), (text, 99), "the limit of a peg: {price}");
+    }
+    let huge = "99999999999999999999999";
+    let stop = said("40=2|44=78350.5|", &format!("40=3|99={huge}|"));
+    assert_eq!(stop, ("StopPx is too high", 99));
+    for offset in [huge.to_string(), format!("-{huge}")] {
+        let trail = said("40=2|44=78350.5|", &format!("40=P|18=a|211={offset}|"));
+        assert_eq!(trail, ("PegOffsetValue is too large", 99));
+    }
+    // Control: the highest and the lowest that can be read.
+    for (price, value) in [("99999999999999.9999", 999_999_999_999_999_999), ("0.0001", 1)] {
+        let terms = order("44=78350.5|", &format!("44={price}|")).unwrap();
+        assert_eq!(terms.price.0, value, "{price}");
+    }
+}
+
+#[test]
+fn a_mass_cancel_says_what_is_wrong_with_its_symbol() {
+    let head = "q|11=c1|60=20261122-09:30:00|";
+    for version in [Version::Fix44, Version::Fix50Sp2] {
+        for (fields, text, business) in [
+            ("530=1|", "Symbol is required for MassCancelRequestType 1", 5),
+            ("530=1|55=NOTHING|", "Unknown symbol", 2),
+            ("530=7|55=BTCUSD|", "Symbol does not go with MassCancelRequestType 7", 0),
+        ] {
+            let refusal = ask(version, &format!("{head}{fields}")).expect_err(fields);
+            assert_eq!((refusal.text, refusal.business), (text, business), "{fields}");
+        }
+    }
+}
+
+/// The engine has one reason for what stands in StopPx and in PegOffsetValue.
+#[test]
+fn an_offset_that_the_engine_refuses_is_no_stop_price() {
+    use types::OrderType;
+    for (order_type, text) in [
+        (OrderType::PegPrimary, "Invalid PegOffsetValue"),
+        (OrderType::PegMid, "Invalid PegOffsetValue"),
+        (OrderType::TrailingStop, "Invalid PegOffsetValue"),
+        (OrderType::Stop, "Invalid stop price"),
+        (OrderType::StopLimit, "Invalid stop price"),
+    ] {
+        let mut report = crate::sample::told(ExecutionKind::Rejected, 1, A1);
+        report.order_type = order_type;
+        report.reject = types::RejectReason::InvalidStopPrice;
+        let execution = Ledger::new(LedgerLimits::default()).apply(&report, 1);
+        let new = words(Version::Fix44, &execution);
+        assert!(new.ends_with(&format!("|58={text}|")), "{new}");
+        report.orig_user_ref = types::UserRefNum(7);
+        let execution = Ledger::new(LedgerLimits::default()).apply(&report, 1);
+        let replace = words(Version::Fix44, &execution);
+        assert!(replace.starts_with("9|") && replace.ends_with(&format!("|58={text}|")));
+    }
+}
