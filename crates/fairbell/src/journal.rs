@@ -282,14 +282,9 @@ fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     let known = host::deployment::engine_configs(&loaded);
     let state = std::cell::RefCell::new(None);
     let begin = |genesis: &Genesis| {
-        if genesis.rules_version != engine::RULES_VERSION {
-            let (theirs, ours) = (genesis.rules_version, engine::RULES_VERSION);
-            return Err(on(&args.dir, format!("rules version {theirs}, this is {ours}")));
-        }
-        let config = known.iter().find_map(|config| config.with_digest(genesis.config_digest));
-        let config = config.ok_or_else(|| {
-            on(&args.dir, "written under another configuration of instruments, accounts or limits; name it with --config")
-        })?;
+        let header = (genesis.rules_version, genesis.config_digest);
+        let config = host::deployment::written_under(&known, header);
+        let config = config.map_err(|why| on(&args.dir, why))?;
         let outputs = Outputs::new(&config);
         *state.borrow_mut() = Some((Engine::new(config), outputs, Output::default()));
         Ok(())

@@ -150,15 +150,8 @@ pub fn open(path: &Path, config: Option<&Path>, also: &[Config]) -> Result<Opene
     let loaded = host::fleet::shards::settings(config)?;
     configs.splice(0..0, host::deployment::engine_configs(&loaded));
     let header = reader.header();
-    if header.rules_version != engine::RULES_VERSION {
-        let (theirs, ours) = (header.rules_version, engine::RULES_VERSION);
-        return Err(on(path, format!("written under rules version {theirs}, this is {ours}")));
-    }
-    let wanted = header.config_digest;
-    let Some(config) = configs.iter().find_map(|config| config.with_digest(wanted)) else {
-        let line = "written under another configuration of instruments, accounts or limits; name it with --config";
-        return Err(on(path, line));
-    };
+    let header = (header.rules_version, header.config_digest);
+    let config = host::deployment::written_under(&configs, header).map_err(|why| on(path, why))?;
     config.check().map_err(|error| Failure::Usage(error.to_string()))?;
     let records = bytes.saturating_sub(HEADER_LEN as u64) / RECORD_LEN as u64;
     Ok(Opened { reader, config, records })

@@ -446,7 +446,10 @@ impl Run<'_> {
         };
         let edges = plan.loops[plan.edges_in].handle();
         let steered = (root.clone(), edges.clone());
-        let (gateways, edge_nodes) = (plan.receivers.clone(), plan.receivers.clone());
+        let gateways = plan.receivers.clone();
+        let edge_of = |ready: &strategies::Ready| gateways[ready.edge as usize - 1];
+        let strategies: Vec<_> =
+            strategies.into_iter().map(|ready| (edge_of(&ready), ready)).collect();
         let health = plan.writing.is_some();
         let health = health.then(|| Arc::new(Health::new(&self.alarms, "journal")));
         let figures: Vec<_> = match self.telemetry {
@@ -520,9 +523,9 @@ impl Run<'_> {
                     }
                 });
             }
-            for ready in strategies {
+            for (edge, ready) in strategies {
                 let (name, stop, trouble) = (ready.name(), &stop, &trouble);
-                let (of, edge) = (edges.clone(), edge_nodes[ready.edge as usize - 1]);
+                let of = edges.clone();
                 scope.spawn(move || {
                     let level = |waited| strategies::is_level(&of, edge, waited);
                     let ran = ready.run(&self.alarms, stop, level);

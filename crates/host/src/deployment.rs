@@ -331,6 +331,27 @@ pub fn engine_configs(config: &Config) -> Vec<engine::Config> {
     exchange.all_shards().map(|of| of.engine()).collect()
 }
 
+/// Which of these configurations a log was written under, by its header's rules version and digest; of another
+/// number of gateways, too ([`engine::Config::with_digest`]).
+///
+/// # Errors
+/// None of them, or other rules.
+pub fn written_under(
+    known: &[engine::Config],
+    (rules_version, digest): (u32, u64),
+) -> Result<engine::Config, String> {
+    if rules_version != engine::RULES_VERSION {
+        let ours = engine::RULES_VERSION;
+        return Err(format!("written under rules version {rules_version}, this is {ours}"));
+    }
+    let exact = known.iter().find(|config| config.digest() == digest).cloned();
+    let found = exact.or_else(|| known.iter().find_map(|config| config.with_digest(digest)));
+    found.ok_or_else(|| {
+        "written under another configuration of instruments, accounts or limits; name it with --config"
+            .to_string()
+    })
+}
+
 /// A clock for this process; all nodes share it, so their error against each other is the
 /// configured bound at most.
 pub fn clock(config: &Config) -> Clock {

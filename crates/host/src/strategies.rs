@@ -269,6 +269,9 @@ impl Ready {
             streams: streams as u8,
             orders_max: self.orders_max,
             midnight: Nanos(told.midnight_ns),
+            history: std::array::from_fn(|stream| {
+                told.streams.get(stream).map_or(0, |(_, first)| first.saturating_sub(1))
+            }),
         };
         let settings = StrategySettings {
             login: Login {
@@ -278,7 +281,6 @@ impl Ready {
             },
             instruments: self.instruments.clone(),
             opening,
-            news_from: told.streams.iter().map(|(_, first)| *first).collect(),
             record: self.record.map(|file| {
                 let mut to = BufWriter::new(file);
                 let (alarms, name) = (alarms.clone(), name.clone());

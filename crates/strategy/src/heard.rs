@@ -2,7 +2,7 @@
 //!
 //! Records follow each other, each a letter, the length of what follows (16 bits) and that; numbers are
 //! little-endian. `S` begins: version, decimals of prices, streams of the feed, room for orders, first midnight;
-//! `I` is an instrument, `M` a message of the feed with its stream, `H` one that was sent before it began, `R` a report, `T` the time at which the
+//! `I` is an instrument, `M` a message of the feed with its stream, `R` a report, `T` the time at which the
 //! strategy was told what came since the last one, `O` and `C` an order and a cancel that it then asked for, `F` why it was
 //! stopped. A replay gives another strategy the same, and compares what it asks for.
 
@@ -22,7 +22,7 @@ const ORDER_LEN: usize = 21;
 /// Bytes of an instrument.
 const INSTRUMENT_LEN: usize = 19;
 /// Most streams of a feed.
-const STREAMS_MAX: u8 = 16;
+pub const STREAMS_MAX: u8 = 16;
 /// Most orders that there is room for.
 const ORDERS_MAX: u32 = 1 << 24;
 
@@ -37,6 +37,15 @@ pub struct Opening {
     pub orders_max: u32,
     /// First midnight that times of the feed count from.
     pub midnight: Nanos,
+    /// Of each stream, how many of its first messages were sent before the strategy began.
+    pub history: [u64; STREAMS_MAX as usize],
+}
+
+impl Opening {
+    /// The history of the streams that there are.
+    pub fn history(&self) -> &[u64] {
+        &self.history[..usize::from(self.streams.min(STREAMS_MAX))]
+    }
 }
 
 /// Why a record can't be replayed, at which byte.
@@ -68,18 +77,19 @@ fn put(to: &mut Vec<u8>, kind: u8, parts: &[&[u8]]) {
 /// Appends the beginning of a record.
 pub fn begin(to: &mut Vec<u8>, opening: &Opening, instruments: &[Instrument]) {
     to.extend_from_slice(MAGIC);
-    let Opening { price_decimals, streams, orders_max, midnight } = *opening;
-    let head = [1, price_decimals, streams];
-    put(to, b'S', &[&head, &orders_max.to_le_bytes(), &midnight.0.to_le_bytes()]);
+    let Opening { price_decimals, streams, orders_max, midnight, .. } = *opening;
+    let head = [2, price_decimals, streams];
+    let history: Vec<u8> = opening.history().iter().flat_map(|of| of.to_le_bytes()).collect();
+    put(to, b'S', &[&head, &orders_max.to_le_bytes(), &midnight.0.to_le_bytes(), &history]);
     for one in instruments {
         let (id, tick) = (one.id.0.to_le_bytes(), one.tick.0.to_le_bytes());
         put(to, b'I', &[&id, &tick, &[one.lot_decimals], &one.symbol.0]);
     }
 }
 
-/// Appends a message of the feed that is news, or one that was sent before the strategy began.
-pub fn message(to: &mut Vec<u8>, stream: usize, bytes: &[u8], news: bool) {
-    put(to, if news { b'M' } else { b'H' }, &[&[stream as u8], bytes]);
+/// Appends a message of the feed.
+pub fn message(to: &mut Vec<u8>, stream: usize, bytes: &[u8]) {
+    put(to, b'M', &[&[stream as u8], bytes]);
 }
 
 /// Appends a report.
@@ -244,6 +254,20 @@ fn read_request(kind: u8, body: &[u8]) -> Option<Request> {
     }
 }
 
+/// The opening of version 1, all of whose messages are news, or 2.
+fn read_opening(kind: u8, body: &[u8]) -> Option<Opening> {
+    let (&[version, price_decimals, streams], _) = body.split_first_chunk()?;
+    let streams_here = if version == 1 { 0 } else { usize::from(streams) };
+    let is_one = kind == b'S' && matches!(version, 1 | 2) && body.len() == 15 + 8 * streams_here;
+    is_one.then(|| Opening {
+        price_decimals,
+        streams,
+        orders_max: u32_at(body, 3),
+        midnight: Nanos(u64_at(body, 7)),
+        history: std::array::from_fn(|stream| u64_at(body, 15 + 8 * stream)),
+    })
+}
+
 fn read_instrument(body: &[u8]) -> Option<Instrument> {
     (body.len() == INSTRUMENT_LEN).then_some(())?;
     let symbol = body.get(11..)?.try_into().ok().map(Symbol)?;
@@ -271,15 +295,8 @@ pub fn replay(
         return Err(reader.wrong("no record of what a strategy heard"));
     };
     (reader.bytes, reader.at) = (rest, MAGIC.len());
-    let opening = match reader.next() {
-        Some((_, b'S', body)) if body.len() == 15 && body[0] == 1 => Opening {
-            price_decimals: body[1],
-            streams: body[2],
-            orders_max: u32_at(body, 3),
-            midnight: Nanos(u64_at(body, 7)),
-        },
-        _ => return Err(reader.wrong("no opening of version 1")),
-    };
+    let opening = reader.next().and_then(|(_, kind, body)| read_opening(kind, body));
+    let opening = opening.ok_or_else(|| reader.wrong("no opening of version 1 or 2"))?;
     if opening.streams > STREAMS_MAX || opening.orders_max > ORDERS_MAX {
         return Err(reader.wrong("more streams or orders than there can be"));
     }
@@ -294,7 +311,8 @@ pub fn replay(
     let strategy = start(&instruments, opening.price_decimals);
     let mut strategy = strategy.map_err(|why| reader.wrong(&why))?;
     let (streams, orders_max) = (opening.streams.into(), opening.orders_max as usize);
-    let mut seat = Seat::new(streams, orders_max, Some(opening.midnight));
+    let seat = Seat::new(streams, orders_max, Some(opening.midnight));
+    let mut seat = seat.behind(opening.history());
     let (mut replayed, mut digest) = (Replayed::default(), StreamDigest::default());
     let (mut asked, mut scratch) = (std::collections::VecDeque::new(), Vec::new());
     while let Some((at, kind, body)) = ahead {
@@ -307,12 +325,9 @@ pub fn replay(
             }
         }
         match kind {
-            b'M' | b'H' => {
+            b'M' => {
                 let (stream, message) = body.split_first().ok_or_else(|| wrong("no message"))?;
-                match kind {
-                    b'M' => seat.message(usize::from(*stream), message),
-                    _ => seat.history(usize::from(*stream), message),
-                }
+                seat.message(usize::from(*stream), message);
                 replayed.messages += 1;
             }
             b'R' => {

@@ -34,9 +34,6 @@ pub struct StrategySettings {
     pub instruments: Vec<Instrument>,
     /// Streams of the feed, room for orders in each one's books, and the first midnight of its times.
     pub opening: Opening,
-    /// Of each stream the number of the first message that is news; what is before was sent before it began. None of a
-    /// stream: all is news.
-    pub news_from: Vec<u64>,
     /// Who takes the record of what it hears, if anybody.
     pub record: Option<Sink>,
 }
@@ -75,8 +72,6 @@ pub struct StrategyNode {
     strategy: Box<dyn Strategy + Send>,
     session: Session,
     midnight: Nanos,
-    /// Of each stream the messages that are history and were not heard yet.
-    history: Vec<u64>,
     record: Option<Sink>,
     scratch: Vec<u8>,
     requests: Vec<Request>,
@@ -95,7 +90,7 @@ impl StrategyNode {
         strategy: Box<dyn Strategy + Send>,
         settings: StrategySettings,
     ) -> Result<StrategyNode, BadCredentials> {
-        let StrategySettings { login, instruments, opening, news_from, mut record } = settings;
+        let StrategySettings { login, instruments, opening, mut record } = settings;
         feed.tell_messages();
         let mut scratch = Vec::new();
         if let Some(record) = &mut record {
@@ -107,10 +102,10 @@ impl StrategyNode {
                 opening.streams.into(),
                 opening.orders_max as usize,
                 Some(opening.midnight),
-            ),
+            )
+            .behind(opening.history()),
             session: Session::new(login, &instruments)?,
             midnight: opening.midnight,
-            history: news_from.iter().map(|first| first.saturating_sub(1)).collect(),
             feed,
             strategy,
             record,
@@ -157,29 +152,20 @@ impl StrategyNode {
     /// Takes what the listener has taken, and tells the strategy.
     fn hear(&mut self, now: Nanos, out: &mut Outbox) {
         let (seat, status, scratch) = (&mut self.seat, &mut self.status, &mut self.scratch);
-        let history = &mut self.history;
         let recorded = self.record.is_some();
         scratch.clear();
         self.feed.take_messages(|stream, bytes| {
-            let old = history.get_mut(stream).filter(|left| **left > 0);
-            let news = old.map(|left| *left -= 1).is_none();
             if recorded {
-                heard::message(scratch, stream, bytes, news);
+                heard::message(scratch, stream, bytes);
             }
             status.messages += 1;
-            match news {
-                true => seat.message(stream, bytes),
-                false => seat.history(stream, bytes),
-            }
+            seat.message(stream, bytes);
         });
         self.tell(now, out);
     }
 
     /// Tells the strategy what there is, and asks for what it wants.
     fn tell(&mut self, now: Nanos, out: &mut Outbox) {
-        if self.history.iter().any(|left| *left > 0) {
-            return self.written();
-        }
         if !self.seat.has_news() || self.status.failure.is_some() {
             self.seat.tell(now, self.strategy.as_mut());
             self.written();

@@ -53,6 +53,8 @@ pub struct Seat {
     contradictions: u64,
     /// First midnight that times of the feed count from; `None`: its trades are told by somebody else.
     midnight: Option<Nanos>,
+    /// Of each stream the messages that were sent before the strategy began and are not heard yet.
+    history: Vec<u64>,
 }
 
 impl Seat {
@@ -68,21 +70,21 @@ impl Seat {
             requests: Vec::new(),
             contradictions: 0,
             midnight,
+            history: Vec::new(),
         }
     }
 
-    /// Applies a message of the feed that is news.
+    /// The same, of a feed of whose streams so many first messages were sent before the strategy began: they make
+    /// its books and are no news. Nothing is told before all of them are heard.
+    #[must_use]
+    pub fn behind(self, history: &[u64]) -> Seat {
+        Seat { history: history.to_vec(), ..self }
+    }
+
+    /// Applies a message of the feed.
     pub fn message(&mut self, stream: usize, bytes: &[u8]) {
-        self.apply(stream, bytes, true);
-    }
-
-    /// Applies a message of the feed that was sent before the strategy began: it makes books, and no trade is
-    /// told.
-    pub fn history(&mut self, stream: usize, bytes: &[u8]) {
-        self.apply(stream, bytes, false);
-    }
-
-    fn apply(&mut self, stream: usize, bytes: &[u8], news: bool) {
+        let old = self.history.get_mut(stream).filter(|left| **left > 0);
+        let news = old.map(|left| *left -= 1).is_none();
         let Ok(message) = self.books.apply(stream, bytes) else {
             self.contradictions += 1;
             return;
@@ -117,13 +119,17 @@ impl Seat {
         self.trades.push(trade);
     }
 
-    /// Whether there is anything that the strategy was not told.
+    /// Whether there is anything that the strategy is to be told.
     pub fn has_news(&self) -> bool {
-        !(self.reports.is_empty() && self.trades.is_empty() && self.touched.is_empty())
+        let is_heard = self.history.iter().all(|left| *left == 0);
+        is_heard && !(self.reports.is_empty() && self.trades.is_empty() && self.touched.is_empty())
     }
 
     /// Tells the strategy what came since the last time, as of `now`.
     pub fn tell(&mut self, now: Nanos, strategy: &mut dyn Strategy) {
+        if !self.has_news() {
+            return;
+        }
         let (blotter, requests) = (&mut self.blotter, &mut self.requests);
         let mut desk = Desk { now, books: &self.books, blotter, requests };
         for report in self.reports.drain(..) {

@@ -1,5 +1,7 @@
 //! Modules in the cage: those of `sdk/strategy/examples`, as `scripts/build-strategies.sh` makes them.
 
+mod common;
+
 use feed::Level;
 use proptest::prelude::*;
 use strategy::heard::{self, Opening};
@@ -7,7 +9,9 @@ use strategy::{
     Action, Cage, CageError, Limits, Module, News, Program, Programmed, Report, ReportKind,
     Request, Seat, Strategy,
 };
-use types::{Instrument, InstrumentId, Nanos, Price, Qty, Side, Symbol, TimeInForce};
+use types::{Instrument, InstrumentId, Nanos, Price, Qty, Side, TimeInForce};
+
+use common::{ONE, instruments};
 
 const MAKER: &[u8] = include_bytes!("guests/maker.wasm");
 /// The same in C: `sdk/strategy/c`.
@@ -28,19 +32,6 @@ const FLOATS: &[u8] = &[
     0x0a, 0x0d, 0x01, 0x0b, 0x00, 0x44, 0, 0, 0, 0, 0, 0, 0, 0, 0x0b, // f64.const 0
 ];
 const EMPTY: &[u8] = &[0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00];
-const ONE: InstrumentId = InstrumentId(1);
-
-fn instruments() -> Vec<Instrument> {
-    vec![Instrument {
-        id: ONE,
-        symbol: Symbol::new("AAA").expect("a symbol"),
-        tick: Price(100),
-        price_max: Price(types::limits::PRICE_MAX),
-        qty_max: Qty(types::limits::QTY_MAX),
-        lot_decimals: 0,
-    }]
-}
-
 fn cage(bytes: &[u8], settings: &str, limits: &Limits) -> Result<Cage, CageError> {
     Cage::new(&Module::new("it", bytes, limits)?, settings, limits)
 }
@@ -230,8 +221,13 @@ fn what_is_no_strategy_is_refused() {
 /// What a maker heard and asked for, recorded.
 fn recorded(times: u64, settings: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let opening =
-        Opening { price_decimals: 4, streams: 1, orders_max: 1 << 10, midnight: Nanos(0) };
+    let opening = Opening {
+        price_decimals: 4,
+        streams: 1,
+        orders_max: 1 << 10,
+        midnight: Nanos(0),
+        history: [0; 16],
+    };
     heard::begin(&mut bytes, &opening, &instruments());
     let mut maker = started(MAKER, settings);
     let mut seat = Seat::new(1, 1 << 10, Some(Nanos(0)));
@@ -249,7 +245,7 @@ fn recorded(times: u64, settings: &str) -> Vec<u8> {
             },
         };
         encoder.encode(&event, Nanos(time), &mut message).expect("an event");
-        heard::message(&mut bytes, 0, &message, true);
+        heard::message(&mut bytes, 0, &message);
         seat.message(0, &message);
         seat.tell(Nanos(time), &mut maker);
         heard::told(&mut bytes, Nanos(time));

@@ -1,5 +1,7 @@
 //! A strategy that begins while its feed is under way: what was sent before makes books, and is no news.
 
+mod common;
+
 use std::sync::{Arc, Mutex};
 
 use feed::{ListenerConfig, Subscriber};
@@ -7,11 +9,12 @@ use strategy::heard::{self, Opening};
 use strategy::{Desk, Login, MarketTrade, Strategy, StrategyNode, StrategySettings};
 use types::{
     Channel, ClockReading, Instrument, InstrumentId, MarketEvent, MatchNumber, Nanos, Node,
-    OrderRef, Outbox, Peer, Price, Qty, Side, Symbol,
+    OrderRef, Outbox, Peer, Price, Qty, Side,
 };
 use wire::moldudp::{PacketBuilder, Session};
 
-const ONE: InstrumentId = InstrumentId(1);
+use common::{ONE, instruments};
+
 const SESSION: Session = Session(*b"SESSION001");
 
 /// Notes what it is told: of books the best bid, of trades the price.
@@ -31,17 +34,6 @@ impl Strategy for Notes {
     fn on_trade(&mut self, trade: &MarketTrade, _desk: &mut Desk<'_>) {
         self.0.lock().expect("one thread").push(format!("trade {}", trade.price.0));
     }
-}
-
-fn instruments() -> Vec<Instrument> {
-    vec![Instrument {
-        id: ONE,
-        symbol: Symbol::new("AAA").expect("a symbol"),
-        tick: Price(100),
-        price_max: Price(types::limits::PRICE_MAX),
-        qty_max: Qty(types::limits::QTY_MAX),
-        lot_decimals: 0,
-    }]
 }
 
 /// A directory entry, then bids that rise, each of which trades a lot: messages 1, 2 and 3, 4 and 5, ...
@@ -70,12 +62,19 @@ fn messages(bids: u64) -> Vec<Vec<u8>> {
 }
 
 /// What a strategy is told of six bids that come in datagrams of so many messages, and the record of it.
-fn told(news_from: Vec<u64>, per_datagram: usize) -> (Vec<String>, Vec<u8>) {
+fn told(history: u64, per_datagram: usize) -> (Vec<String>, Vec<u8>) {
     let (notes, record) = (Notes::default(), Arc::new(Mutex::new(Vec::new())));
     let mut settings = ListenerConfig::new(SESSION, Vec::new(), vec![ONE]);
     settings.orders_max = 64;
     let feed = Subscriber::new(&settings, [(SESSION, vec![ONE])]);
     let into = Arc::clone(&record);
+    let opening = Opening {
+        price_decimals: 4,
+        streams: 1,
+        orders_max: 64,
+        midnight: Nanos(0),
+        history: std::array::from_fn(|stream| if stream == 0 { history } else { 0 }),
+    };
     let settings = StrategySettings {
         login: Login {
             username: "ONE".to_string(),
@@ -83,8 +82,7 @@ fn told(news_from: Vec<u64>, per_datagram: usize) -> (Vec<String>, Vec<u8>) {
             gateways: Vec::new(),
         },
         instruments: instruments(),
-        opening: Opening { price_decimals: 4, streams: 1, orders_max: 64, midnight: Nanos(0) },
-        news_from,
+        opening,
         record: Some(Box::new(move |bytes: &[u8]| {
             into.lock().expect("one thread").extend_from_slice(bytes);
         })),
@@ -106,7 +104,7 @@ fn told(news_from: Vec<u64>, per_datagram: usize) -> (Vec<String>, Vec<u8>) {
 fn what_was_sent_before_it_began_makes_books_and_is_no_news() {
     // The news are the last bid and its trade: messages 12 and 13.
     for per_datagram in [1, 2, 5, 13] {
-        let (notes, record) = told(vec![12], per_datagram);
+        let (notes, record) = told(11, per_datagram);
         let trades: Vec<_> = notes.iter().filter(|of| of.starts_with("trade")).collect();
         assert_eq!(trades, ["trade 10600"], "{per_datagram}: {notes:?}");
         // Its first look at the book is at the one of then, with what came in the same datagram.
@@ -121,8 +119,19 @@ fn what_was_sent_before_it_began_makes_books_and_is_no_news() {
         assert_eq!(*again.0.lock().expect("one thread"), notes);
     }
     // Control: where all is news it is told of all six trades, of prices that are no more.
-    for news_from in [vec![], vec![0], vec![1]] {
-        let (notes, _) = told(news_from, 2);
-        assert_eq!(notes.iter().filter(|of| of.starts_with("trade")).count(), 6, "{notes:?}");
-    }
+    let (notes, _) = told(0, 2);
+    assert_eq!(notes.iter().filter(|of| of.starts_with("trade")).count(), 6, "{notes:?}");
+}
+
+#[test]
+fn a_record_that_ends_before_the_history_was_heard_is_whole() {
+    let start = |_: &[Instrument], _| Ok(Box::new(Notes::default()) as Box<dyn Strategy>);
+    let (notes, record) = told(14, 2);
+    assert!(notes.is_empty(), "{notes:?}");
+    let replayed = heard::replay(&record, start).expect("a record");
+    assert!(replayed.is_equal() && replayed.messages == 13, "{replayed:?}");
+    // Control: one whose last telling is missing is not.
+    let (_, record) = told(11, 1);
+    let cut = &record[..record.len() - 11];
+    assert!(heard::replay(cut, start).expect("a record").cut.is_some());
 }

@@ -342,13 +342,19 @@ fn what_a_strategy_heard_is_told_to_a_module_again_and_its_requests_are_compared
     let symbol = Symbol::new("MSFT").expect("a symbol");
     let (tick, price_max, qty_max) = (Price(1), Price(4_000_000_000), Qty(4_000_000_000));
     let instruments = [Instrument { id, symbol, tick, price_max, qty_max, lot_decimals: 0 }];
-    let opening = Opening { price_decimals: 4, streams: 1, orders_max: 100, midnight: Nanos(0) };
+    let opening = Opening {
+        price_decimals: 4,
+        streams: 1,
+        orders_max: 100,
+        midnight: Nanos(0),
+        history: [0; 16],
+    };
     // One bids and one offers: a maker of three lots joins both.
     let record = |qty: u32| {
         let mut record = Vec::new();
         heard::begin(&mut record, &opening, &instruments);
         for message in messages().iter().take(3) {
-            heard::message(&mut record, 0, message, true);
+            heard::message(&mut record, 0, message);
         }
         heard::told(&mut record, Nanos(9));
         let quotes = [(1, Side::Buy, Price(1_000_000)), (2, Side::Sell, Price(1_000_100))];

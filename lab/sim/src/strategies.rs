@@ -16,7 +16,7 @@ use exchange::{
 use participant::{
     Action, ClientConfig, Driver, DriverConfig, Generator, GeneratorConfig, Phase, Schedule, Source,
 };
-use strategy::heard::Opening;
+use strategy::heard::{Opening, STREAMS_MAX};
 use strategy::{Login, Strategy, StrategyNode, StrategySettings, StrategyStatus};
 use types::{
     AccountId, Channel, CommandKind, Instrument, InstrumentId, Nanos, NodeId, Price, Qty,
@@ -313,8 +313,8 @@ pub fn run_seed(seed: u64, options: &Options, strategy: Box<dyn Strategy + Send>
             streams: 1,
             orders_max: config.open_orders_max as u32,
             midnight: config.midnight,
+            history: [0; STREAMS_MAX as usize],
         },
-        news_from: Vec::new(),
         record: Some(Box::new(move |bytes: &[u8]| {
             record.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         })),

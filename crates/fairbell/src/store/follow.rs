@@ -71,17 +71,9 @@ pub struct Feed {
 
 /// The engine's configuration that a journal was written under.
 fn engine_config(places: &Places, genesis: &Genesis) -> Result<Config, Failure> {
-    let dir = &places.journal;
-    if genesis.rules_version != engine::RULES_VERSION {
-        let (theirs, ours) = (genesis.rules_version, engine::RULES_VERSION);
-        return Err(on(dir, format!("rules version {theirs}, this is {ours}")));
-    }
     let known = host::deployment::engine_configs(&places.config);
-    let wanted = genesis.config_digest;
-    known
-        .iter()
-        .find_map(|config| config.with_digest(wanted))
-        .ok_or_else(|| on(dir, "written under another configuration of instruments, accounts or limits; name it with --config"))
+    let header = (genesis.rules_version, genesis.config_digest);
+    host::deployment::written_under(&known, header).map_err(|why| on(&places.journal, why))
 }
 
 fn accounts(places: &Places) -> Vec<Account> {
