@@ -33,8 +33,8 @@ impl<S: Sink> BookOps<'_, S> {
     /// Forgets an order that is in no queue any more.
     #[inline(always)]
     pub(crate) fn forget(&mut self, slot: u32) {
+        self.shared.delist(slot);
         let order = &self.shared.slab[slot];
-        self.shared.index.remove(order.key, slot);
         if !self.market.fast && order.order_type.peg() {
             self.market.pegs.remove(order.order_ref);
             self.market.settle_fast();

@@ -1,13 +1,13 @@
 //! All books of a shard, and what may be asked of them.
 
 use types::{
-    Allocation, CancelReason, Indicative, MatchNumber, Nanos, NewOrder, OrderEvent, OrderRef,
-    Phase, Price, RejectReason, TickTable, Trigger,
+    Allocation, CancelReason, ClOrdId, Indicative, MatchNumber, Nanos, NewOrder, OrderEvent,
+    OrderRef, Phase, Price, RejectReason, TickTable, Trigger,
 };
 
 use crate::book_ops::BookOps;
 use crate::expiry::Expiries;
-use crate::index::{Found, Index};
+use crate::index::{Found, Identifier, Index, Vacancy};
 use crate::market::Market;
 use crate::order::Order;
 use crate::slab::Slab;
@@ -54,6 +54,8 @@ impl Sink for Silence {
 pub(crate) struct Shared {
     pub(crate) slab: Slab,
     pub(crate) index: Index,
+    /// By identifier, where these are kept; blank ones are not.
+    pub(crate) ids: Option<Index<Identifier>>,
     pub(crate) expiries: Expiries,
     /// The reference and the match number given last.
     pub(crate) last_ref: u64,
@@ -95,6 +97,73 @@ impl Tally {
 }
 
 impl Shared {
+    /// An order that was loose so far can be found from now on, under a key that no other has.
+    #[inline(always)]
+    pub(crate) fn enlist(&mut self, vacancy: Vacancy, slot: u32) {
+        self.index.put(vacancy, slot, &self.slab);
+        self.enlist_id(slot);
+    }
+
+    /// The same of an order that had another key, or another identifier, before.
+    pub(crate) fn enlist_again(&mut self, slot: u32) {
+        self.enlist(self.index.home_of(slot, &self.slab), slot);
+    }
+
+    /// The order is not found any more.
+    #[inline(always)]
+    pub(crate) fn delist(&mut self, slot: u32) {
+        self.index.remove(slot, &self.slab);
+        self.delist_id(slot);
+    }
+
+    /// The order can be found by its identifier from now on, if that has a hash.
+    #[inline(always)]
+    pub(crate) fn enlist_id(&mut self, slot: u32) {
+        let hash = self.slab[slot].id_hash;
+        if let Some(ids) = &mut self.ids
+            && hash != 0
+        {
+            ids.put(ids.home(hash), slot, &self.slab);
+        }
+    }
+
+    /// The order is not found by its identifier any more.
+    #[inline(always)]
+    pub(crate) fn delist_id(&mut self, slot: u32) {
+        if let Some(ids) = &mut self.ids
+            && self.slab[slot].id_hash != 0
+        {
+            ids.remove(slot, &self.slab);
+        }
+    }
+
+    /// Fetches where an order is to be taken out of the indexes.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, order: &Order) {
+        self.index.prefetch_key(order.key);
+        self.prefetch_id(order.id_hash);
+    }
+
+    #[inline(always)]
+    pub(crate) fn prefetch_id(&self, hash: u64) {
+        if let Some(ids) = self.far_ids() {
+            ids.prefetch(hash);
+        }
+    }
+
+    /// The index of identifiers, if there is one and it is too large to stay in the cache: otherwise a fetch
+    /// costs more than it saves.
+    #[inline(always)]
+    pub(crate) fn far_ids(&self) -> Option<&Index<Identifier>> {
+        self.ids.as_ref().filter(|ids| ids.is_large())
+    }
+
+    /// The hash of an identifier; 0: the order is not to be found by it.
+    #[inline(always)]
+    pub(crate) fn hash_id(&self, key: u64, id: &ClOrdId) -> u64 {
+        self.ids.as_ref().map_or(0, |ids| ids.hash(Identifier::new(key, id)))
+    }
+
     #[inline(always)]
     pub(crate) fn next_ref(&mut self) -> u64 {
         self.last_ref += 1;
@@ -128,6 +197,7 @@ impl Books {
             shared: Shared {
                 slab: Slab::new(capacity.orders),
                 index: Index::new(capacity.orders.saturating_add(1)),
+                ids: None,
                 expiries: Expiries::new(capacity.orders),
                 last_ref: 0,
                 last_match: 0,
@@ -136,6 +206,30 @@ impl Books {
             },
             markets: books.iter().enumerate().map(market).collect(),
         }
+    }
+
+    /// Finds orders by their accounts' identifiers, too, from now on.
+    pub fn keep_identifiers(&mut self) {
+        let ids = Index::new(self.shared.capacity.orders.saturating_add(1));
+        self.shared.ids = Some(ids);
+        for book in 0..self.markets.len() {
+            let slots: Vec<u32> = self.all_slots(book as u16).collect();
+            for slot in slots {
+                let Order { key, cl_ord_id, .. } = self.shared.slab[slot];
+                self.shared.slab[slot].id_hash = self.shared.hash_id(key, &cl_ord_id);
+                self.shared.enlist_id(slot);
+            }
+        }
+    }
+
+    /// Whether an open order has this identifier, and a key with the same bits 32 to 47 as this one: these name an
+    /// account. Never of a blank identifier, nor before [`Books::keep_identifiers`].
+    #[inline(always)]
+    pub fn has_identifier(&self, key: u64, id: &ClOrdId) -> bool {
+        let Some(ids) = &self.shared.ids else { return false };
+        let id = Identifier::new(key, id);
+        let hash = ids.hash(id);
+        hash != 0 && ids.look_for(id, hash, &self.shared.slab).is_ok()
     }
 
     /// A view of one book with the shared state, which performs its operations.

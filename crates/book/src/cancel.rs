@@ -25,6 +25,7 @@ impl<S: Sink> BookOps<'_, S> {
         ladder.leave(place, prev, next, qty, shown);
         self.shared.tally.went(qty);
         self.shared.index.clear(found);
+        self.shared.delist_id(slot);
         self.market.len -= 1;
         self.shared.slab.unlink(prev, next);
         self.shared.free(slot);

@@ -174,7 +174,11 @@ impl Books {
     }
 
     fn is_indexed(&self, slot: u32) -> bool {
-        self.shared.index.find(self.shared.slab[slot].key, &self.shared.slab) == Some(slot)
+        let order = &self.shared.slab[slot];
+        // Two orders have the same identifier when one of them came from elsewhere.
+        let named = self.has_identifier(order.key, &order.cl_ord_id);
+        self.shared.index.find(order.key, &self.shared.slab) == Some(slot)
+            && (named || order.id_hash == 0)
     }
 
     /// Walks a queue whose orders must all be as `fits` says.

@@ -37,9 +37,10 @@ impl<S: Sink> BookOps<'_, S> {
             return Err(RejectReason::CapacityReached);
         }
         let (number, order_ref) = (self.market.number, self.shared.next_ref());
+        let id_hash = self.shared.hash_id(order.key, &order.cl_ord_id);
         let slot = self.shared.slab.take();
         let stored = &mut self.shared.slab[slot];
-        *stored = Order::new(number, order_ref, &terms::plain(order));
+        *stored = Order::new(number, order_ref, &terms::plain(order), id_hash);
         self.sink.tell(OrderEvent::Accepted, stored, None);
         self.shared.note_end(slot);
         self.market.len += 1;
@@ -47,7 +48,7 @@ impl<S: Sink> BookOps<'_, S> {
         if enters {
             self.match_plain(slot, units, limit, OrderRef(0), Some(vacancy));
         } else {
-            self.shared.index.put(vacancy, slot, &self.shared.slab);
+            self.shared.enlist(vacancy, slot);
             self.rest_new(slot, order.side, order.qty, units, OrderRef(0));
         }
         Ok(())
@@ -69,7 +70,7 @@ impl<S: Sink> BookOps<'_, S> {
         let open = order.open;
         if open != 0 && order.time_in_force != TimeInForce::ImmediateOrCancel {
             if let Some(vacancy) = vacancy {
-                self.shared.index.put(vacancy, slot, &self.shared.slab);
+                self.shared.enlist(vacancy, slot);
             }
             return self.rest_at(slot, units, instead_of);
         }
@@ -160,12 +161,13 @@ impl<S: Sink> BookOps<'_, S> {
         }
         self.check_room(order, price, None)?;
         let order_ref = self.shared.next_ref();
+        let id_hash = self.shared.hash_id(order.key, &order.cl_ord_id);
         let slot = self.shared.slab.take();
-        *self.order_mut(slot) = Order::new(self.market.number, order_ref, order);
+        *self.order_mut(slot) = Order::new(self.market.number, order_ref, order, id_hash);
         if !order.order_type.peg() {
             self.order_mut(slot).price = price;
         }
-        self.shared.index.put(vacancy, slot, &self.shared.slab);
+        self.shared.enlist(vacancy, slot);
         self.shared.note_end(slot);
         self.market.len += 1;
         self.shared.tally.came(order.qty);

@@ -1,4 +1,5 @@
-//! Which slot holds the order of a key: one table for all books.
+//! Which slot holds the order of a key: one table for all books. Where identifiers are unique, a second one
+//! says which slot holds the order of an identifier.
 //!
 //! A bucket is one cache line: twelve slots, a byte of each key's hash, and the number of keys that
 //! passed the bucket because it was full. A search looks at all bytes of a bucket at once and goes
@@ -19,11 +20,13 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::order::NIL;
+use types::ClOrdId;
+
+use crate::order::{NIL, Order};
 use crate::slab::Slab;
 
 /// Consecutive keys that share a bucket, as a power of two.
-const NEIGHBOURS: u32 = 2;
+const NEIGHBOURS: u32 = 1;
 
 /// Number of entries per bucket.
 const WIDTH: usize = 12;
@@ -41,6 +44,9 @@ const _: () =
 /// Buckets in use from the start.
 const FIRST: usize = 64;
 
+/// Buckets in use of an index that fills a part of a cache of one or two megabytes.
+const LARGE: usize = 1 << 12;
+
 /// A random odd number, for the salt of an index.
 pub fn random_odd() -> u64 {
     RandomState::new().hash_one(0u64) | 1
@@ -51,6 +57,86 @@ pub fn random_odd() -> u64 {
 pub fn fold_multiply(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ (product >> 64) as u64
+}
+
+/// What an [`Index`] finds orders by.
+pub(crate) trait Key: Copy + Eq {
+    /// Some key, before there is any.
+    const SOME: Self;
+
+    /// The order's key.
+    fn of(order: &Order) -> Self;
+
+    /// The hash of an order's key. The low bits name a bucket, the high byte tells the keys of a bucket apart and
+    /// is not 0.
+    fn hash_of(order: &Order, seeds: [u64; 2]) -> u64;
+}
+
+/// In the high byte of each hash.
+const NOT_ZERO: u64 = 1 << 59;
+
+/// Names an order among all open ones.
+impl Key for u64 {
+    const SOME: u64 = 0;
+
+    #[inline(always)]
+    fn of(order: &Order) -> u64 {
+        order.key
+    }
+
+    #[inline(always)]
+    fn hash_of(order: &Order, seeds: [u64; 2]) -> u64 {
+        hash_key(order.key, seeds)
+    }
+}
+
+#[inline(always)]
+fn hash_key(key: u64, seeds: [u64; 2]) -> u64 {
+    // The low bits of the key tell neighbours apart at once.
+    (fold_multiply((key >> NEIGHBOURS) ^ seeds[0], seeds[1]) ^ key << 62) | NOT_ZERO
+}
+
+/// A participant's identifier of an order, and whose it is: bits 32 to 47 of the order's key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Identifier {
+    low: u64,
+    high: u64,
+}
+
+impl Identifier {
+    #[inline(always)]
+    pub(crate) fn new(key: u64, id: &ClOrdId) -> Identifier {
+        // In parts that do not overlap: identifiers are often looked at right after they were written.
+        let (low, rest) = id.0.split_first_chunk().expect("eight of 14 bytes");
+        let (middle, rest) = rest.split_first_chunk().expect("four of six bytes");
+        let top = rest.first_chunk().expect("two of two bytes");
+        let high = u64::from(u32::from_le_bytes(*middle))
+            | u64::from(u16::from_le_bytes(*top)) << 32
+            | (key >> 32) << 48;
+        Identifier { low: u64::from_le_bytes(*low), high }
+    }
+
+    /// Whether there is none.
+    #[inline(always)]
+    fn is_blank(self) -> bool {
+        const BLANK: u64 = u64::from_le_bytes([b' '; 8]);
+        (self.low == BLANK) & (self.high << 16 == BLANK << 16)
+    }
+}
+
+impl Key for Identifier {
+    const SOME: Identifier = Identifier { low: 0, high: 0 };
+
+    #[inline(always)]
+    fn of(order: &Order) -> Identifier {
+        Identifier::new(order.key, &order.cl_ord_id)
+    }
+
+    /// Worked out once, and kept with the order.
+    #[inline(always)]
+    fn hash_of(order: &Order, _seeds: [u64; 2]) -> u64 {
+        order.id_hash
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -91,12 +177,12 @@ impl Bucket {
 
     /// The entry of a key among those of its byte, and its slot.
     #[inline(always)]
-    fn find(&self, byte: u8, key: u64, orders: &Slab) -> Option<(u32, u32)> {
+    fn find<K: Key>(&self, byte: u8, key: K, orders: &Slab) -> Option<(u32, u32)> {
         let mut matches = self.matches(byte);
         while matches != 0 {
             let entry = matches.trailing_zeros();
             let slot = self.slots[entry as usize % 16];
-            if orders[slot].key == key {
+            if K::of(&orders[slot]) == key {
                 return Some((entry, slot));
             }
             matches &= matches - 1;
@@ -106,7 +192,7 @@ impl Bucket {
 }
 
 #[derive(Debug)]
-pub(crate) struct Index {
+pub(crate) struct Index<K = u64> {
     buckets: Vec<Bucket>,
     /// Of a search that goes on from bucket to bucket: all of them, also those not in use yet.
     mask: usize,
@@ -117,13 +203,13 @@ pub(crate) struct Index {
     wide: usize,
     /// More keys than this need another bucket.
     enough: u32,
-    newest: Newest,
+    newest: Newest<K>,
 }
 
 /// The key that was put in last, while it is in no bucket.
 #[derive(Clone, Copy, Debug)]
-struct Newest {
-    key: u64,
+struct Newest<K> {
+    key: K,
     /// Slot of its order; [`NIL`]: all keys are in buckets.
     slot: u32,
     vacancy: Vacancy,
@@ -157,19 +243,19 @@ pub struct Found {
 
 const _: () = assert!(size_of::<Found>() == 16);
 
-impl Index {
+impl<K: Key> Index<K> {
     /// An empty index with room for `capacity` keys.
-    pub(crate) fn new(capacity: u32) -> Index {
+    pub(crate) fn new(capacity: u32) -> Index<K> {
         Index::with_seeds(capacity, [random_odd(), random_odd()])
     }
 
-    fn with_seeds(capacity: u32, seeds: [u64; 2]) -> Index {
+    fn with_seeds(capacity: u32, seeds: [u64; 2]) -> Index<K> {
         let size = (capacity as usize / LOAD + 1).next_power_of_two();
         assert!(size < OUTSIDE as usize, "buckets are numbered with 32 bits");
         let mut buckets = crate::huge::with_capacity(size);
         buckets.resize(size, EMPTY);
         let used = size.min(FIRST);
-        let newest = Newest { key: 0, slot: NIL, vacancy: Vacancy { home: 0, byte: 0 } };
+        let newest = Newest { key: K::SOME, slot: NIL, vacancy: Vacancy { home: 0, byte: 0 } };
         let (mask, wide) = (size - 1, used - 1);
         let mut index = Index { buckets, mask, seeds, used, wide, enough: 0, newest };
         index.set_enough();
@@ -186,13 +272,15 @@ impl Index {
     }
 
     #[inline(always)]
-    fn home(&self, key: u64) -> Vacancy {
-        let hash = fold_multiply((key >> NEIGHBOURS) ^ self.seeds[0], self.seeds[1]);
-        // The low bits of the key tell neighbours apart at once; no byte is 0.
-        let byte = (hash >> 56) as u8 ^ (key as u8) << 6;
+    pub(crate) fn home(&self, hash: u64) -> Vacancy {
         let at = hash as usize & self.wide;
         let home = if at < self.used { at } else { self.lower_half(at) };
-        Vacancy { home, byte: byte | 8 }
+        Vacancy { home, byte: (hash >> 56) as u8 }
+    }
+
+    #[inline(always)]
+    pub(crate) fn home_of(&self, slot: u32, orders: &Slab) -> Vacancy {
+        self.home(K::hash_of(&orders[slot], self.seeds))
     }
 
     /// The home of keys whose bucket is not in use yet; only while a round lasts.
@@ -201,10 +289,16 @@ impl Index {
         at & self.wide >> 1
     }
 
-    /// Fetches the bucket of a key, and says which it is.
+    /// Whether its lines leave the cache of a processor's core before they are needed again.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, key: u64) -> Trace {
-        let vacancy = self.home(key);
+    pub(crate) fn is_large(&self) -> bool {
+        self.used > LARGE
+    }
+
+    /// Fetches the bucket of a key with this hash, and says which it is.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: u64) -> Trace {
+        let vacancy = self.home(hash);
         crate::huge::prefetch(&self.buckets[vacancy.home]);
         Trace((vacancy.home as u64) << 8 | u64::from(vacancy.byte))
     }
@@ -218,19 +312,13 @@ impl Index {
         bucket.slots[entry % 16]
     }
 
-    /// The slot of the order with this key; `None`: no such order is open.
+    /// Where a key with this hash is, or where to put it.
     #[inline(always)]
-    pub(crate) fn find(&self, key: u64, orders: &Slab) -> Option<u32> {
-        self.look(key, orders).ok().map(|found| found.slot)
-    }
-
-    /// Where a key is, or where to put it.
-    #[inline(always)]
-    pub(crate) fn look(&self, key: u64, orders: &Slab) -> Result<Found, Vacancy> {
+    pub(crate) fn look_for(&self, key: K, hash: u64, orders: &Slab) -> Result<Found, Vacancy> {
         if key == self.newest.key && self.newest.slot != NIL {
             return Ok(Found { slot: self.newest.slot, home: 0, at: OUTSIDE, entry: 0 });
         }
-        let vacancy @ Vacancy { home, byte } = self.home(key);
+        let vacancy @ Vacancy { home, byte } = self.home(hash);
         let bucket = &self.buckets[home];
         if let Some((entry, slot)) = bucket.find(byte, key, orders) {
             return Ok(Found { slot, home: home as u32, at: home as u32, entry });
@@ -244,7 +332,7 @@ impl Index {
 
     /// Slot [`NIL`]: it is not there.
     #[cold]
-    fn look_further(&self, key: u64, vacancy: Vacancy, orders: &Slab) -> Found {
+    fn look_further(&self, key: K, vacancy: Vacancy, orders: &Slab) -> Found {
         let Vacancy { home, byte } = vacancy;
         // In a table of few buckets some key may have passed each of them.
         for distance in 1..=self.mask {
@@ -265,7 +353,7 @@ impl Index {
         if self.newest.slot != NIL {
             self.place(self.newest.vacancy, self.newest.slot);
         }
-        self.newest = Newest { key: orders[slot].key, slot, vacancy };
+        self.newest = Newest { key: K::of(&orders[slot]), slot, vacancy };
         if orders.live() > self.enough {
             self.split(orders);
         }
@@ -285,12 +373,12 @@ impl Index {
         }
         self.used += 1;
         self.set_enough();
-        self.newest.vacancy = self.home(self.newest.key);
+        self.newest.vacancy = self.home_of(self.newest.slot, orders);
         let mut at = from;
         while at != to {
             for entry in 0..WIDTH {
                 let (byte, slot) = (self.buckets[at].bytes[entry], self.buckets[at].slots[entry]);
-                if byte != 0 && self.home(orders[slot].key).home == to {
+                if byte != 0 && self.home_of(slot, orders).home == to {
                     let (home, at, entry) = (from as u32, at as u32, entry as u32);
                     self.clear(Found { slot, home, at, entry });
                     self.place(Vacancy { home: to, byte }, slot);
@@ -325,19 +413,18 @@ impl Index {
         }
     }
 
-    /// Takes out a key that is there, with its slot.
+    /// Takes out the key of the order in a slot, which is there.
     #[inline(always)]
-    pub(crate) fn remove(&mut self, key: u64, slot: u32) {
+    pub(crate) fn remove(&mut self, slot: u32, orders: &Slab) {
         if slot == self.newest.slot {
             self.newest.slot = NIL;
             return;
         }
-        self.remove_placed(key, slot);
+        self.remove_placed(self.home_of(slot, orders), slot);
     }
 
     #[inline(never)]
-    fn remove_placed(&mut self, key: u64, slot: u32) {
-        let Vacancy { home, byte } = self.home(key);
+    fn remove_placed(&mut self, Vacancy { home, byte }: Vacancy, slot: u32) {
         let mut at = home;
         loop {
             let mut matches = self.buckets[at].matches(byte);
@@ -372,6 +459,37 @@ impl Index {
     }
 }
 
+impl Index {
+    /// Fetches the bucket of a key, and says which it is.
+    #[inline(always)]
+    pub(crate) fn prefetch_key(&self, key: u64) -> Trace {
+        self.prefetch(hash_key(key, self.seeds))
+    }
+
+    /// The slot of the order with this key; `None`: no such order is open.
+    #[inline(always)]
+    pub(crate) fn find(&self, key: u64, orders: &Slab) -> Option<u32> {
+        self.look(key, orders).ok().map(|found| found.slot)
+    }
+
+    /// Where a key is, or where to put it.
+    #[inline(always)]
+    pub(crate) fn look(&self, key: u64, orders: &Slab) -> Result<Found, Vacancy> {
+        self.look_for(key, hash_key(key, self.seeds), orders)
+    }
+}
+
+impl Index<Identifier> {
+    /// The hash of an identifier; 0: it is blank.
+    #[inline(always)]
+    pub(crate) fn hash(&self, id: Identifier) -> u64 {
+        let [low, high] = self.seeds;
+        let hash = fold_multiply(id.low ^ low, id.high ^ high) | NOT_ZERO;
+        // Without a branch: cancels have none, and nobody foresees what comes.
+        hash & u64::from(id.is_blank()).wrapping_sub(1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -401,13 +519,13 @@ mod tests {
                     Err(vacancy) if insert && map.len() < capacity as usize => {
                         let slot = slab.take();
                         let terms = NewOrder::limit(key, Side::Buy, Price(1), 1);
-                        slab[slot] = Order::new(0, 1, &terms);
+                        slab[slot] = Order::new(0, 1, &terms, 0);
                         index.put(vacancy, slot, &slab);
                         map.insert(key, slot);
                     }
                     Ok(found) if !insert => {
                         if low % 2 == 0 {
-                            index.remove(key, found.slot);
+                            index.remove(found.slot, &slab);
                         } else {
                             index.clear(found);
                         }
@@ -420,7 +538,7 @@ mod tests {
                     prop_assert_eq!(index.find(key, &slab), Some(slot));
                 }
             }
-            map.drain().for_each(|(key, slot)| index.remove(key, slot));
+            map.drain().for_each(|(key, slot)| index.remove(slot, &slab));
             let empty = |b: &Bucket| (b.bytes, b.passed, b.slots) == ([0; WIDTH], 0, [NIL; WIDTH]);
             prop_assert!(index.buckets.iter().all(empty));
         }
@@ -431,7 +549,7 @@ mod tests {
         fn enter(index: &mut Index, slab: &mut Slab, key: u64) -> u32 {
             let vacancy = index.look(key, slab).expect_err("a new key");
             let slot = slab.take();
-            slab[slot] = Order::new(0, 1, &NewOrder::limit(key, Side::Buy, Price(1), 1));
+            slab[slot] = Order::new(0, 1, &NewOrder::limit(key, Side::Buy, Price(1), 1), 0);
             index.put(vacancy, slot, slab);
             slot
         }
@@ -443,7 +561,7 @@ mod tests {
         assert_eq!((placed(&index), index.find(0, &slab)), (0, Some(first)), "key 0 is a key, too");
         let second = enter(&mut index, &mut slab, 7);
         assert_eq!((placed(&index), index.find(0, &slab)), (1, Some(first)));
-        index.remove(7, second);
+        index.remove(second, &slab);
         slab.remove(second);
         assert_eq!((placed(&index), index.find(7, &slab)), (1, None), "it is gone");
         enter(&mut index, &mut slab, 9);
@@ -451,7 +569,7 @@ mod tests {
         let found = index.look(9, &slab).expect("it is there");
         index.clear(found);
         assert_eq!((placed(&index), index.find(9, &slab)), (1, None));
-        index.remove(0, first);
+        index.remove(first, &slab);
         assert_eq!((placed(&index), index.find(0, &slab)), (0, None), "from its bucket");
     }
 
@@ -469,12 +587,12 @@ mod tests {
             for (n, key) in many_keys(dense).enumerate() {
                 let vacancy = index.look(key, &slab).expect_err("a new key");
                 let slot = slab.take();
-                slab[slot] = Order::new(0, 1, &NewOrder::limit(key, Side::Buy, Price(1), 1));
+                slab[slot] = Order::new(0, 1, &NewOrder::limit(key, Side::Buy, Price(1), 1), 0);
                 index.put(vacancy, slot, &slab);
                 held.push((key, slot));
                 if n % 5 == 4 {
                     let (key, slot) = held.swap_remove(n / 2 % held.len());
-                    index.remove(key, slot);
+                    index.remove(slot, &slab);
                     slab.remove(slot);
                 }
                 let wanted = (n / SHARE as usize).clamp(FIRST, 2_048);
@@ -487,7 +605,7 @@ mod tests {
                 }
             }
             assert!(held.iter().all(|&(key, slot)| index.find(key, &slab) == Some(slot)));
-            held.drain(..).for_each(|(key, slot)| index.remove(key, slot));
+            held.drain(..).for_each(|(key, slot)| index.remove(slot, &slab));
             assert!(index.buckets.iter().all(|b| b.passed == 0 && b.bytes == [0; WIDTH]));
         }
     }

@@ -61,6 +61,8 @@ pub struct Order {
     pub(crate) session: u16,
     pub(crate) display_qty: u32,
     pub(crate) min_qty: u32,
+    /// The hash of its identifier, see [`crate::Hashes`].
+    pub(crate) id_hash: u64,
 }
 
 const _: () = assert!(size_of::<Order>() == 128 && std::mem::offset_of!(Order, stop_price) == 64);
@@ -73,7 +75,7 @@ pub(crate) const NOWHERE: u32 = u32::MAX;
 impl Order {
     /// A loose order with these terms.
     #[inline(always)]
-    pub(crate) fn new(book: u16, order_ref: u64, terms: &NewOrder) -> Order {
+    pub(crate) fn new(book: u16, order_ref: u64, terms: &NewOrder, id_hash: u64) -> Order {
         let peg = terms.order_type.peg();
         Order {
             key: terms.key,
@@ -101,6 +103,7 @@ impl Order {
             session: terms.session,
             display_qty: terms.display_qty,
             min_qty: terms.min_qty,
+            id_hash,
         }
     }
 

@@ -50,15 +50,18 @@ impl<S: Sink> BookOps<'_, S> {
         let limit = self.market.opposite(order.side).key_of(units);
         let meets = self.market.opposite(order.side).best_key >= limit;
         self.unlink_shown(slot);
+        self.shared.delist_id(slot);
         let (number, order_ref) = (self.market.number, self.shared.next_ref());
+        let id_hash = self.shared.hash_id(order.key, &order.cl_ord_id);
         let stored = &mut self.shared.slab[slot];
         let (old_ref, old_open) = (OrderRef(stored.order_ref), stored.open);
         let old_life = stored.time_in_force;
-        *stored = Order::new(number, order_ref, &terms::plain(&order));
+        *stored = Order::new(number, order_ref, &terms::plain(&order), id_hash);
         self.shared.note_end_after(slot, old_life);
-        if vacancy.is_some() {
+        match vacancy {
             // Where the new key goes does not depend on where the old one was.
-            self.shared.index.clear(found);
+            Some(_) => self.shared.index.clear(found),
+            None => self.shared.enlist_id(slot),
         }
         let event = OrderEvent::Replaced { old_key, old_ref, kept: false, shown_less: 0 };
         self.tell(slot, event);
@@ -68,7 +71,7 @@ impl<S: Sink> BookOps<'_, S> {
             self.match_plain(slot, units, limit, old_ref, vacancy);
         } else {
             if let Some(vacancy) = vacancy {
-                self.shared.index.put(vacancy, slot, &self.shared.slab);
+                self.shared.enlist(vacancy, slot);
             }
             self.rest_new(slot, order.side, order.qty, units, old_ref);
         }
@@ -103,6 +106,7 @@ impl<S: Sink> BookOps<'_, S> {
     /// reference of the old one, 0 if it was not displayed.
     fn exchange(&mut self, slot: u32, order: &NewOrder, price: i64) -> OrderRef {
         self.take_out(slot);
+        self.shared.delist(slot);
         let old = self.order(slot);
         let (old_key, old_ref, old_open) = (old.key, OrderRef(old.order_ref), old.open);
         let (displayed, old_life) = (old.shown > 0, old.time_in_force);
@@ -111,28 +115,17 @@ impl<S: Sink> BookOps<'_, S> {
             self.market.settle_fast();
         }
         let order_ref = self.shared.next_ref();
-        *self.order_mut(slot) = Order::new(self.market.number, order_ref, order);
+        let id_hash = self.shared.hash_id(order.key, &order.cl_ord_id);
+        *self.order_mut(slot) = Order::new(self.market.number, order_ref, order, id_hash);
         if !order.order_type.peg() {
             self.order_mut(slot).price = price;
         }
         self.shared.note_end_after(slot, old_life);
-        if order.key != old_key {
-            self.rename(slot, old_key);
-        }
+        self.shared.enlist_again(slot);
         self.shared.tally.went(old_open);
         self.shared.tally.came(order.qty);
         self.tell(slot, OrderEvent::Replaced { old_key, old_ref, kept: false, shown_less: 0 });
         if displayed { old_ref } else { OrderRef(0) }
-    }
-
-    /// The order in `slot` has a new key; the index learns of it.
-    fn rename(&mut self, slot: u32, old_key: u64) {
-        let key = self.order(slot).key;
-        self.shared.index.remove(old_key, slot);
-        // It has been checked that no order has the new key.
-        if let Err(vacancy) = self.shared.index.look(key, &self.shared.slab) {
-            self.shared.index.put(vacancy, slot, &self.shared.slab);
-        }
     }
 
     #[inline(never)]
@@ -140,6 +133,8 @@ impl<S: Sink> BookOps<'_, S> {
         let less = self.order(slot).open - order.qty;
         let shown_less = self.shrink(slot, less);
         self.shared.tally.went(less);
+        self.shared.delist(slot);
+        let id_hash = self.shared.hash_id(order.key, &order.cl_ord_id);
         let old = self.order_mut(slot);
         let (old_key, old_ref) = (old.key, OrderRef(old.order_ref));
         let old_life = old.time_in_force;
@@ -152,10 +147,9 @@ impl<S: Sink> BookOps<'_, S> {
         old.min_qty = order.min_qty;
         old.expire_at = order.expire_at.0;
         old.cl_ord_id = order.cl_ord_id;
+        old.id_hash = id_hash;
         self.shared.note_end_after(slot, old_life);
-        if order.key != old_key {
-            self.rename(slot, old_key);
-        }
+        self.shared.enlist_again(slot);
         self.tell(slot, OrderEvent::Replaced { old_key, old_ref, kept: true, shown_less });
     }
 }

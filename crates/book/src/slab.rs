@@ -89,7 +89,7 @@ impl Slab {
 }
 
 fn blank() -> Order {
-    let mut order = Order::new(0, 0, &NewOrder::limit(0, Side::Buy, Price(0), 0));
+    let mut order = Order::new(0, 0, &NewOrder::limit(0, Side::Buy, Price(0), 0), 0);
     order.home = Home::Free;
     order
 }

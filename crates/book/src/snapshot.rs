@@ -174,7 +174,7 @@ fn home_of(code: u8) -> Result<Home, SnapshotError> {
 
 fn read_order(book: u16, source: &mut Source) -> Result<Order, SnapshotError> {
     let terms = NewOrder::limit(source.word()?, Side::Buy, Price(0), 0);
-    let mut order = Order::new(book, source.word()?, &terms);
+    let mut order = Order::new(book, source.word()?, &terms, 0);
     order.price = source.signed()?;
     let halves = |word: u64| (word as u32, (word >> 32) as u32);
     (order.open, order.shown) = halves(source.word()?);
@@ -491,8 +491,9 @@ impl Books {
                 return Err(SnapshotError::Capacity);
             }
             let slot = ops.shared.slab.take();
-            *ops.order_mut(slot) = order;
-            ops.shared.index.put(vacancy, slot, &ops.shared.slab);
+            let id_hash = ops.shared.hash_id(order.key, &order.cl_ord_id);
+            *ops.order_mut(slot) = Order { id_hash, ..order };
+            ops.shared.enlist(vacancy, slot);
             ops.shared.note_end(slot);
             ops.market.len += 1;
             ops.shared.tally.came(order.open);

@@ -116,7 +116,7 @@ impl<S: Sink> BookOps<'_, S> {
         let (order, incoming) = (&self.shared.slab[maker], &self.shared.slab[taker]);
         if order.open == 0 {
             // It leaves the index, and the next one in the queue may trade, after this has been told.
-            self.shared.index.prefetch(order.key);
+            self.shared.prefetch(order);
             crate::huge::prefetch_whole(&self.shared.slab[order.next]);
         }
         self.sink.tell(event, order, Some(incoming));

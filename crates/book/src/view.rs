@@ -1,9 +1,9 @@
 //! Looking at the books: levels, orders, digests.
 
-use types::{Digest, OrderRef, Price, Qty, Side};
+use types::{ClOrdId, Digest, OrderRef, Price, Qty, Side};
 
 use crate::books::Books;
-use crate::index::Trace;
+use crate::index::{Identifier, Trace};
 use crate::ladder::Ladder;
 use crate::order::{Home, NIL, Order};
 use crate::slab::Slab;
@@ -132,7 +132,15 @@ impl Books {
     /// meanwhile. Changes nothing that can be observed.
     #[inline]
     pub fn prefetch(&self, key: u64) -> Trace {
-        self.shared.index.prefetch(key)
+        self.shared.index.prefetch_key(key)
+    }
+
+    /// The same of an identifier, as [`Books::has_identifier`] wants it.
+    #[inline]
+    pub fn prefetch_identifier(&self, key: u64, id: &ClOrdId) {
+        if let Some(ids) = self.shared.far_ids() {
+            ids.prefetch(ids.hash(Identifier::new(key, id)));
+        }
     }
 
     /// Says that the order of this trace will be used in about five commands: its memory is fetched
@@ -150,10 +158,10 @@ impl Books {
     /// queue in two or three commands: its neighbours' memory is fetched meanwhile. Returns the
     /// order, or one that looks like it from afar.
     #[inline]
-    pub fn prefetch_neighbours(&self, trace: &Trace) -> &Order {
+    pub fn prefetch_neighbours(&self, trace: &Trace) {
         let order = &self.shared.slab[trace.0 as u32];
         crate::huge::prefetch(&self.shared.slab[order.prev]);
         crate::huge::prefetch(&self.shared.slab[order.next]);
-        order
+        self.shared.prefetch_id(order.id_hash);
     }
 }

@@ -7,10 +7,10 @@
 use std::borrow::Borrow;
 
 use book::Trace;
-use types::{CommandKind, Input, UserRefNum};
+use types::{CommandKind, Input};
 
 use crate::apply::{Applied, Engine};
-use crate::output::{Output, account_of, key_of};
+use crate::output::{Output, key_of};
 
 /// Inputs from the fetch of the index and the identifiers to that of the order, from there to that
 /// of what the order points to, and from there to the input itself.
@@ -39,7 +39,7 @@ impl Engine {
             let next = way[at(0)].as_ref();
             traces[at(0)] = next.map_or(Trace::default(), |next| self.fetch_index(next.borrow()));
             self.books.prefetch_order(&mut traces[at(STEP)]);
-            self.fetch_rest(&traces[at(2 * STEP)]);
+            self.books.prefetch_neighbours(&traces[at(2 * STEP)]);
             match &way[at(3 * STEP)] {
                 Some(input) => {
                     let input = input.borrow();
@@ -57,29 +57,12 @@ impl Engine {
     #[inline(always)]
     fn fetch_index(&self, input: &Input) -> Trace {
         let command = &input.command;
-        if let Some(ids) = &self.ids {
-            ids.prefetch(command.account, &command.cl_ord_id);
+        let own = key_of(command.account, command.user_ref);
+        self.books.prefetch_identifier(own, &command.cl_ord_id);
+        if command.kind != CommandKind::Replace {
+            return self.books.prefetch(own);
         }
-        if command.kind == CommandKind::Replace {
-            self.books.prefetch(key_of(command.account, command.user_ref));
-        }
-        self.books.prefetch(key_of(command.account, subject(input)))
-    }
-
-    #[inline(always)]
-    fn fetch_rest(&self, trace: &Trace) {
-        let order = self.books.prefetch_neighbours(trace);
-        if let Some(ids) = &self.ids {
-            ids.prefetch(account_of(order.key()), order.cl_ord_id());
-        }
-    }
-}
-
-/// The request number of the order that an input is about.
-#[inline(always)]
-fn subject(input: &Input) -> UserRefNum {
-    match input.command.kind {
-        CommandKind::Replace => input.command.orig_user_ref,
-        _ => input.command.user_ref,
+        self.books.prefetch(own);
+        self.books.prefetch(key_of(command.account, command.orig_user_ref))
     }
 }

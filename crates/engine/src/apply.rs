@@ -13,7 +13,7 @@ use crate::engine_events::EngineEvents;
 use crate::market::Market;
 use crate::nodes::Nodes;
 use crate::output::{Feed, Output};
-use crate::risk::{OpenIds, Risk};
+use crate::risk::Risk;
 use crate::sources::{Accounts, Gateways, Standing};
 use crate::trades::Trades;
 
@@ -79,8 +79,6 @@ pub struct Engine {
     pub(crate) risk: Risk,
     /// In a venue of several shards.
     pub(crate) between: Option<Between>,
-    /// Identifiers of open orders, when they have to be unique.
-    pub(crate) ids: Option<OpenIds>,
     pub(crate) trades: Trades,
     pub(crate) feed: Feed,
     pub(crate) counters: Counters,
@@ -104,12 +102,12 @@ impl Engine {
     }
 
     /// An engine whose books are these and which is new in everything else.
-    pub(crate) fn with_books(config: Config, mut books: Books) -> Engine {
+    pub(crate) fn with_books(config: Config, books: Books) -> Engine {
+        let mut books = kept(&config, books);
         // Numbers of orders and trades are the venue's: each shard has its own range of them.
         books.number_from(u64::from(config.shard.0) << NUMBERS_OF_SHARD);
         let slots = 0..config.instruments.len();
         let markets: Vec<Market> = slots.map(|slot| Market::new(&config.rules_of(slot))).collect();
-        let ids = config.unique_cl_ord_id.then(|| OpenIds::new(config.book.orders as usize));
         let mut engine = Engine {
             day: Day::New,
             market_hours: false,
@@ -123,7 +121,6 @@ impl Engine {
             accounts: Accounts::new(config.accounts_max),
             risk: Risk::new(&config),
             between: Between::new(&config),
-            ids,
             trades: Trades::new(config.trades_kept),
             feed: Feed { next: FeedSeq(1), silent: false },
             counters: Counters::new(config.instruments.len()),
@@ -285,7 +282,6 @@ impl Engine {
             out,
             feed: &mut self.feed,
             risk: &mut self.risk,
-            ids: &mut self.ids,
             counters: &mut self.counters,
             trades: &mut self.trades,
             slot,
@@ -293,7 +289,6 @@ impl Engine {
             crosses: CrossKind::Resuming,
             replaced: None,
             prices_late: 0,
-            id_place: None,
             asked_as: None,
             interrupted: false,
         };
@@ -336,13 +331,21 @@ impl Engine {
     }
 }
 
+/// Books that find orders by identifier if these have to be unique.
+pub(crate) fn kept(config: &Config, mut books: Books) -> Books {
+    if config.unique_cl_ord_id {
+        books.keep_identifiers();
+    }
+    books
+}
+
 impl Clone for Engine {
     /// A copy that goes on alike. The books are copied as their snapshot: off the hot path.
     fn clone(&self) -> Engine {
         let mut bytes = Vec::new();
         self.books.write_snapshot(&mut bytes);
         let books = Books::read_snapshot(&self.book_configs(), self.config.book, &bytes);
-        let books = books.expect("a snapshot written just now");
+        let books = kept(&self.config, books.expect("a snapshot written just now"));
         assert_eq!(books.len(), self.books.len());
         assert_eq!(books.next_expiry(), self.books.next_expiry());
         Engine {
@@ -354,7 +357,6 @@ impl Clone for Engine {
             accounts: self.accounts.clone(),
             risk: self.risk.clone(),
             between: self.between.clone(),
-            ids: self.ids.clone(),
             trades: self.trades.clone(),
             counters: self.counters.clone(),
             staged: self.staged.clone(),

@@ -14,7 +14,7 @@ use types::{
 
 use crate::counters::Counters;
 use crate::output::{Feed, Output, about_order, account_of};
-use crate::risk::{IdPlace, Less, OpenIds, Risk};
+use crate::risk::{Less, Risk};
 use crate::trades::{Party, Trade, Trades};
 
 /// An order that a replace takes out of the book: what has to be taken off the risk sums.
@@ -22,7 +22,6 @@ use crate::trades::{Party, Trade, Trades};
 pub(crate) struct ReplacedOrder {
     pub(crate) open: u32,
     pub(crate) price: Price,
-    pub(crate) cl_ord_id: ClOrdId,
 }
 
 /// Takes the events of one call of the books.
@@ -30,7 +29,6 @@ pub(crate) struct EngineEvents<'a> {
     pub(crate) out: &'a mut Output,
     pub(crate) feed: &'a mut Feed,
     pub(crate) risk: &'a mut Risk,
-    pub(crate) ids: &'a mut Option<OpenIds>,
     pub(crate) counters: &'a mut Counters,
     pub(crate) trades: &'a mut Trades,
     pub(crate) slot: usize,
@@ -43,8 +41,6 @@ pub(crate) struct EngineEvents<'a> {
     pub(crate) prices_late: u64,
     /// Identifier of the cancel under way; blank: it has none. `None`: none is.
     pub(crate) asked_as: Option<&'a ClOrdId>,
-    /// Where the identifier of the new order goes, which was looked for just now.
-    pub(crate) id_place: Option<IdPlace>,
     /// First report of the uncrossing under way.
     pub(crate) auction_from: usize,
     /// Whether the dynamic collar stopped trading.
@@ -94,9 +90,6 @@ impl EngineEvents<'_> {
         self.counters.accepted += 1;
         let account = account_of(order.key());
         self.risk.opened(account, self.slot, order.side(), order.open(), open_price(order));
-        if let (Some(ids), Some(place)) = (&mut self.ids, self.id_place.take()) {
-            ids.put(place, account, order.cl_ord_id());
-        }
     }
 
     #[inline(never)]
@@ -114,10 +107,6 @@ impl EngineEvents<'_> {
                 last: true,
             });
             self.risk.opened(account, self.slot, side, order.open(), open_price(order));
-            if let Some(ids) = self.ids {
-                ids.remove(account, &old.cl_ord_id);
-                ids.insert(account, order.cl_ord_id());
-            }
         }
         let instrument = self.instrument();
         let mut report = about_order(ExecutionKind::Replaced, instrument, order, self.now);
@@ -157,10 +146,6 @@ impl EngineEvents<'_> {
     fn traded(&mut self, trade: &Fill, order: &Order, other: &Order) {
         assert!(order.side() != other.side(), "a trade has two sides");
         assert!(trade.shown <= trade.qty && trade.other_shown <= trade.qty);
-        if let Some(ids) = &self.ids {
-            // Forgotten below if it has traded in full.
-            ids.prefetch(account_of(order.key()), order.cl_ord_id());
-        }
         let instrument = self.instrument();
         let (qty, price, match_number) = (lots(trade.qty), trade.price, trade.match_number);
         let counts = &mut self.counters.instruments[self.slot];
@@ -208,9 +193,6 @@ impl EngineEvents<'_> {
         report.public_after = public_after;
         self.out.report(report, party.cl_ord_id());
         self.risk.traded(&less(party, self.slot, trade.qty), trade.price);
-        if party.open() == 0 {
-            self.forget_id(party);
-        }
     }
 
     /// The displayed part of one side of an auction trade.
@@ -261,21 +243,12 @@ impl EngineEvents<'_> {
             less.price = Price(0);
         }
         self.risk.closed(&less);
-        if less.last {
-            self.forget_id(order);
-        }
         let order_ref = order.order_ref();
         if shown > 0 && order.shown() == 0 {
             self.publish(MarketEvent::OrderDelete { instrument, order_ref });
         } else if shown > 0 {
             let qty = lots(shown);
             self.publish(MarketEvent::OrderCancel { instrument, order_ref, qty });
-        }
-    }
-
-    fn forget_id(&mut self, order: &Order) {
-        if let Some(ids) = self.ids {
-            ids.remove(account_of(order.key()), order.cl_ord_id());
         }
     }
 

@@ -95,10 +95,9 @@ impl Engine {
         let slot = slot.map_err(|unknown| self.not_here(command, unknown))?;
         let market = &self.markets[slot];
         let price = terms::check(command, command.order_type, market, self.now)?;
-        let mut id_place = None;
-        if let Some(ids) = &self.ids {
-            let place = ids.look(command.account, &command.cl_ord_id);
-            id_place = Some(place.ok_or(RejectReason::DuplicateClOrdId)?);
+        let key = key_of(command.account, command.user_ref);
+        if self.books.has_identifier(key, &command.cl_ord_id) {
+            return Err(RejectReason::DuplicateClOrdId);
         }
         let market_price = market.price();
         self.risk.allow(&Proposal {
@@ -114,7 +113,6 @@ impl Engine {
         })?;
         let order = self.order(input, price);
         let (books, mut events) = self.events(slot, out);
-        events.id_place = id_place;
         if order.order_type == OrderType::MarketToLimit {
             events.prices_late = order.key;
         }
@@ -144,9 +142,8 @@ impl Engine {
         }
         let open = command.qty.0 - u64::from(old.traded());
         assert!(old.open() > 0 && old.shown() <= old.open(), "an open order has lots");
-        if let Some(ids) = &self.ids
-            && command.cl_ord_id != *old.cl_ord_id()
-            && ids.contains(command.account, &command.cl_ord_id)
+        if command.cl_ord_id != *old.cl_ord_id()
+            && self.books.has_identifier(old_key, &command.cl_ord_id)
         {
             return Err(RejectReason::DuplicateClOrdId);
         }
@@ -165,8 +162,7 @@ impl Engine {
         let mut order = self.order(input, price);
         (order.side, order.order_type) = (old.side(), order_type);
         (order.qty, order.traded) = (open as u32, old.traded());
-        let (price, cl_ord_id) = (open_price(old), *old.cl_ord_id());
-        let replaced = ReplacedOrder { open: old.open(), price, cl_ord_id };
+        let replaced = ReplacedOrder { open: old.open(), price: open_price(old) };
         let (books, mut events) = self.events(slot, out);
         events.replaced = Some(replaced);
         if order_type == OrderType::MarketToLimit {

@@ -86,9 +86,6 @@ impl Engine {
                 price: open_price(order),
                 last: true,
             });
-            if let Some(ids) = &mut self.ids {
-                ids.remove(account, order.cl_ord_id());
-            }
         }
         for account in self.risk.accounts() {
             let row = self.risk.rows.row(account, slot);

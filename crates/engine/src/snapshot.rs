@@ -9,7 +9,7 @@
 use book::Books;
 use types::{FeedSeq, Nanos};
 
-use crate::apply::{Day, Engine, RULES_VERSION};
+use crate::apply::{Day, Engine, RULES_VERSION, kept};
 use crate::codec::{Reader, SnapshotError, Writer, digest_of};
 use crate::config::Config;
 use crate::engine_events::open_price;
@@ -150,8 +150,8 @@ impl Engine {
         }
         let section = from.section()?;
         from.end()?;
-        engine.books = Books::read_snapshot(&engine.book_configs(), engine.config.book, section)
-            .map_err(SnapshotError::Book)?;
+        let books = Books::read_snapshot(&engine.book_configs(), engine.config.book, section);
+        engine.books = kept(&engine.config, books.map_err(SnapshotError::Book)?);
         (engine.day, engine.market_hours, engine.carried_over) = (day, market_hours, carried_over);
         (engine.now, engine.feed, engine.applied) = (now, feed, applied);
         for slot in 0..slots {
@@ -169,9 +169,6 @@ impl Engine {
                 return None;
             }
             self.risk.opened(account, slot, order.side(), order.open(), open_price(order));
-            if let Some(ids) = &mut self.ids {
-                ids.insert(account, order.cl_ord_id());
-            }
         }
         Some(())
     }

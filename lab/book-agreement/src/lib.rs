@@ -3,9 +3,12 @@
 use book_model::compare::{BookView, LevelView, OrderView, SystemUnderTest};
 use book_model::flow::Filter;
 use book_model::model::{self, Told};
-use types::{CancelReason, Nanos, NewOrder, OrderEvent, Phase, Price, RejectReason, Side};
+use types::{CancelReason, ClOrdId, Nanos, NewOrder, OrderEvent, Phase, Price, RejectReason, Side};
 
 use book::{BookConfig, Books, Capacity, Order, Sink};
+
+/// More books than the flow has.
+const BOOKS_MAX: u16 = 8;
 
 /// Books under comparison.
 #[derive(Debug)]
@@ -30,7 +33,25 @@ impl Compared {
         };
         let books: Vec<BookConfig> = books.iter().map(config).collect();
         let model::Capacity { orders, levels, stops, pegs } = capacity;
-        Compared(Books::new(&books, Capacity { orders, levels, stops, pegs }))
+        let mut books = Books::new(&books, Capacity { orders, levels, stops, pegs });
+        books.keep_identifiers();
+        Compared(books)
+    }
+
+    /// Whether the books know exactly the identifiers of their open orders, of the accounts and identifiers that
+    /// the flow draws from.
+    fn knows_identifiers(&self) -> bool {
+        let open = |book: u16| {
+            self.0.all_orders(book).map(|order| (order.key() >> 32, *order.cl_ord_id()))
+        };
+        let open: Vec<(u64, ClOrdId)> = (0..BOOKS_MAX).flat_map(open).collect();
+        let drawn = (b'a'..=b'z').map(|letter| ClOrdId([letter; 14]));
+        drawn.chain([ClOrdId::BLANK]).all(|id| {
+            (1..=4u64).all(|account| {
+                let expected = id != ClOrdId::BLANK && open.contains(&(account, id));
+                self.0.has_identifier(account << 32, &id) == expected
+            })
+        })
     }
 }
 
@@ -137,6 +158,10 @@ impl SystemUnderTest for Compared {
     }
 
     fn check(&self) -> Result<(), String> {
-        self.0.check().map_err(|fault| fault.to_string())
+        self.0.check().map_err(|fault| fault.to_string())?;
+        match self.knows_identifiers() {
+            true => Ok(()),
+            false => Err("the identifiers are not those of the open orders".to_string()),
+        }
     }
 }

@@ -14,12 +14,10 @@
 //!   whose `t_in` was capped counts as engine time). Cancels take from it but are never refused.
 
 mod allotments;
-mod ids;
 mod rows;
 
 pub(crate) use allotments::Directive;
 pub use allotments::{AllotFault, AllotTotals, AllotWant};
-pub(crate) use ids::{IdPlace, OpenIds};
 pub(crate) use rows::{Row, Rows};
 
 use types::{AccountId, Digest, LimitKind, Price, RejectReason, SelfTrade, Side, limits::QTY_MAX};

@@ -223,7 +223,7 @@ fn play_ahead(books: &mut Books, commands: &[TapeCommand], sum: &mut TradeSum) -
             books.prefetch_order(&mut traces[(at + 4) % 8]);
         }
         if at >= 4 {
-            let _ = books.prefetch_neighbours(&traces[(at + 2) % 8]);
+            books.prefetch_neighbours(&traces[(at + 2) % 8]);
         }
         refused += usize::from(apply(books, command, &mut sink).is_err());
     }
