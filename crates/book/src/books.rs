@@ -7,7 +7,7 @@ use types::{
 
 use crate::book_ops::BookOps;
 use crate::expiry::Expiries;
-use crate::index::{Found, Identifier, Index, Vacancy};
+use crate::index::{Found, IdHash, Identifier, Index, Vacancy};
 use crate::market::Market;
 use crate::order::Order;
 use crate::slab::Slab;
@@ -121,9 +121,9 @@ impl Shared {
     pub(crate) fn enlist_id(&mut self, slot: u32) {
         let hash = self.slab[slot].id_hash;
         if let Some(ids) = &mut self.ids
-            && hash != 0
+            && hash.0 != 0
         {
-            ids.put(ids.home(hash), slot, &self.slab);
+            ids.put(ids.home(hash.0), slot, &self.slab);
         }
     }
 
@@ -131,7 +131,7 @@ impl Shared {
     #[inline(always)]
     pub(crate) fn delist_id(&mut self, slot: u32) {
         if let Some(ids) = &mut self.ids
-            && self.slab[slot].id_hash != 0
+            && self.slab[slot].id_hash.0 != 0
         {
             ids.remove(slot, &self.slab);
         }
@@ -145,9 +145,9 @@ impl Shared {
     }
 
     #[inline(always)]
-    pub(crate) fn prefetch_id(&self, hash: u64) {
+    pub(crate) fn prefetch_id(&self, hash: IdHash) {
         if let Some(ids) = self.far_ids() {
-            ids.prefetch(hash);
+            ids.prefetch(hash.0);
         }
     }
 
@@ -158,10 +158,9 @@ impl Shared {
         self.ids.as_ref().filter(|ids| ids.is_large())
     }
 
-    /// The hash of an identifier; 0: the order is not to be found by it.
     #[inline(always)]
-    pub(crate) fn hash_id(&self, key: u64, id: &ClOrdId) -> u64 {
-        self.ids.as_ref().map_or(0, |ids| ids.hash(Identifier::new(key, id)))
+    pub(crate) fn hash_id(&self, key: u64, id: &ClOrdId) -> IdHash {
+        self.ids.as_ref().map_or(IdHash(0), |ids| ids.hash(Identifier::new(key, id)))
     }
 
     #[inline(always)]
@@ -222,14 +221,20 @@ impl Books {
         }
     }
 
-    /// Whether an open order has this identifier, and a key with the same bits 32 to 47 as this one: these name an
-    /// account. Never of a blank identifier, nor before [`Books::keep_identifiers`].
+    /// What an identifier of the account that bits 32 to 47 of this key name is found by. Worked out once for
+    /// what follows: an identifier is looked for and then given to an order.
     #[inline(always)]
-    pub fn has_identifier(&self, key: u64, id: &ClOrdId) -> bool {
-        let Some(ids) = &self.shared.ids else { return false };
+    pub fn hash_identifier(&self, key: u64, id: &ClOrdId) -> IdHash {
+        self.shared.hash_id(key, id)
+    }
+
+    /// Whether the account of this key has an open order with this identifier, `hash` being that of both. Never of
+    /// a blank identifier, nor before [`Books::keep_identifiers`].
+    #[inline(always)]
+    pub fn has_identifier(&self, key: u64, id: &ClOrdId, hash: IdHash) -> bool {
+        let ids = self.shared.ids.as_ref().filter(|_| hash.0 != 0);
         let id = Identifier::new(key, id);
-        let hash = ids.hash(id);
-        hash != 0 && ids.look_for(id, hash, &self.shared.slab).is_ok()
+        ids.is_some_and(|ids| ids.look_for(id, hash.0, &self.shared.slab).is_ok())
     }
 
     /// A view of one book with the shared state, which performs its operations.
@@ -255,8 +260,24 @@ impl Books {
         order: &NewOrder,
         sink: &mut impl Sink,
     ) -> Result<(), RejectReason> {
+        let hash = self.hash_identifier(order.key, &order.cl_ord_id);
+        self.submit_hashed(book, order, hash, sink)
+    }
+
+    /// [`Books::submit`] of an order the hash of whose identifier is known.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn submit_hashed(
+        &mut self,
+        book: u16,
+        order: &NewOrder,
+        id_hash: IdHash,
+        sink: &mut impl Sink,
+    ) -> Result<(), RejectReason> {
         let mut ops = self.ops(book, sink).ok_or(RejectReason::UnknownInstrument)?;
-        ops.submit(order)?;
+        ops.submit(order, id_hash)?;
         self.debug_check();
         Ok(())
     }
@@ -275,10 +296,12 @@ impl Books {
         sink: &mut impl Sink,
     ) -> Result<(), RejectReason> {
         let found = self.look(old_key).ok_or(RejectReason::UnknownOrder)?;
-        self.replace_found(found, order, may_keep_place, sink)
+        let hash = self.hash_identifier(order.key, &order.cl_ord_id);
+        self.replace_found(found, order, hash, may_keep_place, sink)
     }
 
-    /// [`Books::replace`] of the order that [`Books::look`] found; nothing has changed since.
+    /// [`Books::replace`] of the order that [`Books::look`] found, nothing has changed since, by one the hash of
+    /// whose identifier is known.
     ///
     /// # Errors
     /// As [`Books::submit`].
@@ -287,12 +310,13 @@ impl Books {
         &mut self,
         found: Found,
         order: &NewOrder,
+        id_hash: IdHash,
         may_keep_place: bool,
         sink: &mut impl Sink,
     ) -> Result<(), RejectReason> {
         let book = self.found(&found).book;
         let mut ops = self.ops(book, sink).ok_or(RejectReason::UnknownOrder)?;
-        ops.replace(found, order, may_keep_place)?;
+        ops.replace(found, order, id_hash, may_keep_place)?;
         self.debug_check();
         Ok(())
     }

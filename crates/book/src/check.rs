@@ -176,9 +176,9 @@ impl Books {
     fn is_indexed(&self, slot: u32) -> bool {
         let order = &self.shared.slab[slot];
         // Two orders have the same identifier when one of them came from elsewhere.
-        let named = self.has_identifier(order.key, &order.cl_ord_id);
+        let named = self.has_identifier(order.key, &order.cl_ord_id, order.id_hash);
         self.shared.index.find(order.key, &self.shared.slab) == Some(slot)
-            && (named || order.id_hash == 0)
+            && (named || order.id_hash.0 == 0)
     }
 
     /// Walks a queue whose orders must all be as `fits` says.

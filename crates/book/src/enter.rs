@@ -7,7 +7,7 @@ use types::{
 
 use crate::book_ops::BookOps;
 use crate::books::Sink;
-use crate::index::Vacancy;
+use crate::index::{IdHash, Vacancy};
 use crate::order::{Home, Kind, Order};
 use crate::room::Caution;
 use crate::take::Taken;
@@ -16,14 +16,14 @@ use crate::terms;
 impl<S: Sink> BookOps<'_, S> {
     /// Enters a new order: matches it and lets the rest of it rest.
     #[inline(always)]
-    pub(crate) fn submit(&mut self, order: &NewOrder) -> Result<(), RejectReason> {
+    pub(crate) fn submit(&mut self, order: &NewOrder, id_hash: IdHash) -> Result<(), RejectReason> {
         let Err(vacancy) = self.shared.index.look(order.key, &self.shared.slab) else {
             return Err(RejectReason::DuplicateOrder);
         };
         let Some(units) = self.plain_units(order) else {
             // A copy, so that terms which take the plain path need not lie in memory.
             let order = *order;
-            return self.submit_rare(&order, vacancy);
+            return self.submit_rare(&order, id_hash, vacancy);
         };
         let at_once = order.time_in_force == TimeInForce::ImmediateOrCancel;
         let limit = self.market.opposite(order.side).key_of(units);
@@ -37,7 +37,6 @@ impl<S: Sink> BookOps<'_, S> {
             return Err(RejectReason::CapacityReached);
         }
         let (number, order_ref) = (self.market.number, self.shared.next_ref());
-        let id_hash = self.shared.hash_id(order.key, &order.cl_ord_id);
         let slot = self.shared.slab.take();
         let stored = &mut self.shared.slab[slot];
         *stored = Order::new(number, order_ref, &terms::plain(order), id_hash);
@@ -154,14 +153,18 @@ impl<S: Sink> BookOps<'_, S> {
     }
 
     #[inline(never)]
-    fn submit_rare(&mut self, order: &NewOrder, vacancy: Vacancy) -> Result<(), RejectReason> {
+    fn submit_rare(
+        &mut self,
+        order: &NewOrder,
+        id_hash: IdHash,
+        vacancy: Vacancy,
+    ) -> Result<(), RejectReason> {
         let price = self.admit(order)?;
         if self.market.phase == Phase::Halt {
             return Err(RejectReason::Halted);
         }
         self.check_room(order, price, None)?;
         let order_ref = self.shared.next_ref();
-        let id_hash = self.shared.hash_id(order.key, &order.cl_ord_id);
         let slot = self.shared.slab.take();
         *self.order_mut(slot) = Order::new(self.market.number, order_ref, order, id_hash);
         if !order.order_type.peg() {

@@ -72,6 +72,10 @@ pub(crate) trait Key: Copy + Eq {
     fn hash_of(order: &Order, seeds: [u64; 2]) -> u64;
 }
 
+/// What an order's identifier is found by, see [`crate::Books::hash_identifier`]; 0: by nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IdHash(pub(crate) u64);
+
 /// In the high byte of each hash.
 const NOT_ZERO: u64 = 1 << 59;
 
@@ -135,7 +139,7 @@ impl Key for Identifier {
     /// Worked out once, and kept with the order.
     #[inline(always)]
     fn hash_of(order: &Order, _seeds: [u64; 2]) -> u64 {
-        order.id_hash
+        order.id_hash.0
     }
 }
 
@@ -480,13 +484,13 @@ impl Index {
 }
 
 impl Index<Identifier> {
-    /// The hash of an identifier; 0: it is blank.
+    /// The hash of an identifier; that of a blank one finds nothing.
     #[inline(always)]
-    pub(crate) fn hash(&self, id: Identifier) -> u64 {
+    pub(crate) fn hash(&self, id: Identifier) -> IdHash {
         let [low, high] = self.seeds;
         let hash = fold_multiply(id.low ^ low, id.high ^ high) | NOT_ZERO;
         // Without a branch: cancels have none, and nobody foresees what comes.
-        hash & u64::from(id.is_blank()).wrapping_sub(1)
+        IdHash(hash & u64::from(id.is_blank()).wrapping_sub(1))
     }
 }
 
@@ -519,7 +523,7 @@ mod tests {
                     Err(vacancy) if insert && map.len() < capacity as usize => {
                         let slot = slab.take();
                         let terms = NewOrder::limit(key, Side::Buy, Price(1), 1);
-                        slab[slot] = Order::new(0, 1, &terms, 0);
+                        slab[slot] = Order::new(0, 1, &terms, IdHash::default());
                         index.put(vacancy, slot, &slab);
                         map.insert(key, slot);
                     }
@@ -549,7 +553,8 @@ mod tests {
         fn enter(index: &mut Index, slab: &mut Slab, key: u64) -> u32 {
             let vacancy = index.look(key, slab).expect_err("a new key");
             let slot = slab.take();
-            slab[slot] = Order::new(0, 1, &NewOrder::limit(key, Side::Buy, Price(1), 1), 0);
+            slab[slot] =
+                Order::new(0, 1, &NewOrder::limit(key, Side::Buy, Price(1), 1), IdHash::default());
             index.put(vacancy, slot, slab);
             slot
         }
@@ -587,7 +592,12 @@ mod tests {
             for (n, key) in many_keys(dense).enumerate() {
                 let vacancy = index.look(key, &slab).expect_err("a new key");
                 let slot = slab.take();
-                slab[slot] = Order::new(0, 1, &NewOrder::limit(key, Side::Buy, Price(1), 1), 0);
+                slab[slot] = Order::new(
+                    0,
+                    1,
+                    &NewOrder::limit(key, Side::Buy, Price(1), 1),
+                    IdHash::default(),
+                );
                 index.put(vacancy, slot, &slab);
                 held.push((key, slot));
                 if n % 5 == 4 {

@@ -38,7 +38,7 @@ mod view;
 pub use books::{BookConfig, Books, Capacity, Sink};
 pub use check::Fault;
 pub use huge::{prefetch, prefetch_whole};
-pub use index::{Found, Trace, fold_multiply, random_odd};
+pub use index::{Found, IdHash, Trace, fold_multiply, random_odd};
 pub use order::Order;
 pub use snapshot::SnapshotError;
 pub use view::Depth;

@@ -5,6 +5,8 @@ use types::{
     ClOrdId, Nanos, NewOrder, OrderFacts, OrderRef, OrderType, Price, SelfTrade, Side, TimeInForce,
 };
 
+use crate::index::IdHash;
+
 /// Structure in which an order lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -62,7 +64,7 @@ pub struct Order {
     pub(crate) display_qty: u32,
     pub(crate) min_qty: u32,
     /// The hash of its identifier, see [`crate::Hashes`].
-    pub(crate) id_hash: u64,
+    pub(crate) id_hash: IdHash,
 }
 
 const _: () = assert!(size_of::<Order>() == 128 && std::mem::offset_of!(Order, stop_price) == 64);
@@ -75,7 +77,7 @@ pub(crate) const NOWHERE: u32 = u32::MAX;
 impl Order {
     /// A loose order with these terms.
     #[inline(always)]
-    pub(crate) fn new(book: u16, order_ref: u64, terms: &NewOrder, id_hash: u64) -> Order {
+    pub(crate) fn new(book: u16, order_ref: u64, terms: &NewOrder, id_hash: IdHash) -> Order {
         let peg = terms.order_type.peg();
         Order {
             key: terms.key,

@@ -7,7 +7,7 @@ use types::{
 
 use crate::book_ops::BookOps;
 use crate::books::Sink;
-use crate::index::Found;
+use crate::index::{Found, IdHash};
 use crate::order::{Home, Kind, Order};
 use crate::terms;
 
@@ -18,6 +18,7 @@ impl<S: Sink> BookOps<'_, S> {
         &mut self,
         found: Found,
         terms: &NewOrder,
+        id_hash: IdHash,
         may_keep_place: bool,
     ) -> Result<(), RejectReason> {
         let slot = found.slot;
@@ -36,11 +37,11 @@ impl<S: Sink> BookOps<'_, S> {
         let Some(units) = units.filter(|_| old.home == Home::Shown) else {
             // Copies, here and below, so that terms which take the plain path need not lie in memory.
             let order = order;
-            return self.replace_rare(slot, &order, may_keep_place);
+            return self.replace_rare(slot, &order, id_hash, may_keep_place);
         };
         if may_keep_place && keeps_place(old, &order) {
             let order = order;
-            self.replace_in_place(slot, &order);
+            self.replace_in_place(slot, &order, id_hash);
             return Ok(());
         }
         let at_once = order.time_in_force == TimeInForce::ImmediateOrCancel;
@@ -52,7 +53,6 @@ impl<S: Sink> BookOps<'_, S> {
         self.unlink_shown(slot);
         self.shared.delist_id(slot);
         let (number, order_ref) = (self.market.number, self.shared.next_ref());
-        let id_hash = self.shared.hash_id(order.key, &order.cl_ord_id);
         let stored = &mut self.shared.slab[slot];
         let (old_ref, old_open) = (OrderRef(stored.order_ref), stored.open);
         let old_life = stored.time_in_force;
@@ -83,6 +83,7 @@ impl<S: Sink> BookOps<'_, S> {
         &mut self,
         slot: u32,
         order: &NewOrder,
+        id_hash: IdHash,
         may_keep_place: bool,
     ) -> Result<(), RejectReason> {
         let price = self.admit(order)?;
@@ -92,10 +93,10 @@ impl<S: Sink> BookOps<'_, S> {
             return Err(RejectReason::Halted);
         }
         if keeps {
-            self.replace_in_place(slot, order);
+            self.replace_in_place(slot, order, id_hash);
         } else {
             self.check_room(order, price, Some(old))?;
-            let instead_of = self.exchange(slot, order, price);
+            let instead_of = self.exchange(slot, order, id_hash, price);
             self.enter(slot, instead_of);
         }
         self.settle();
@@ -104,7 +105,7 @@ impl<S: Sink> BookOps<'_, S> {
 
     /// Puts the new order, loose, into the old one's slot and tells of it. Returns the displayed
     /// reference of the old one, 0 if it was not displayed.
-    fn exchange(&mut self, slot: u32, order: &NewOrder, price: i64) -> OrderRef {
+    fn exchange(&mut self, slot: u32, order: &NewOrder, id_hash: IdHash, price: i64) -> OrderRef {
         self.take_out(slot);
         self.shared.delist(slot);
         let old = self.order(slot);
@@ -115,7 +116,6 @@ impl<S: Sink> BookOps<'_, S> {
             self.market.settle_fast();
         }
         let order_ref = self.shared.next_ref();
-        let id_hash = self.shared.hash_id(order.key, &order.cl_ord_id);
         *self.order_mut(slot) = Order::new(self.market.number, order_ref, order, id_hash);
         if !order.order_type.peg() {
             self.order_mut(slot).price = price;
@@ -129,12 +129,11 @@ impl<S: Sink> BookOps<'_, S> {
     }
 
     #[inline(never)]
-    fn replace_in_place(&mut self, slot: u32, order: &NewOrder) {
+    fn replace_in_place(&mut self, slot: u32, order: &NewOrder, id_hash: IdHash) {
         let less = self.order(slot).open - order.qty;
         let shown_less = self.shrink(slot, less);
         self.shared.tally.went(less);
         self.shared.delist(slot);
-        let id_hash = self.shared.hash_id(order.key, &order.cl_ord_id);
         let old = self.order_mut(slot);
         let (old_key, old_ref) = (old.key, OrderRef(old.order_ref));
         let old_life = old.time_in_force;

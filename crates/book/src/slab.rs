@@ -7,6 +7,7 @@
 
 use types::{NewOrder, Price, Side};
 
+use crate::index::IdHash;
 use crate::order::{Home, NIL, Order};
 
 #[derive(Debug)]
@@ -89,7 +90,8 @@ impl Slab {
 }
 
 fn blank() -> Order {
-    let mut order = Order::new(0, 0, &NewOrder::limit(0, Side::Buy, Price(0), 0), 0);
+    let mut order =
+        Order::new(0, 0, &NewOrder::limit(0, Side::Buy, Price(0), 0), IdHash::default());
     order.home = Home::Free;
     order
 }

@@ -12,6 +12,7 @@ use types::{
 
 use crate::books::{BookConfig, Books, Capacity, Silence};
 use crate::check::Fault;
+use crate::index::IdHash;
 use crate::ladder::Ladder;
 use crate::order::{Home, Kind, NOWHERE, Order};
 
@@ -174,7 +175,7 @@ fn home_of(code: u8) -> Result<Home, SnapshotError> {
 
 fn read_order(book: u16, source: &mut Source) -> Result<Order, SnapshotError> {
     let terms = NewOrder::limit(source.word()?, Side::Buy, Price(0), 0);
-    let mut order = Order::new(book, source.word()?, &terms, 0);
+    let mut order = Order::new(book, source.word()?, &terms, IdHash::default());
     order.price = source.signed()?;
     let halves = |word: u64| (word as u32, (word >> 32) as u32);
     (order.open, order.shown) = halves(source.word()?);

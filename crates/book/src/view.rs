@@ -139,7 +139,7 @@ impl Books {
     #[inline]
     pub fn prefetch_identifier(&self, key: u64, id: &ClOrdId) {
         if let Some(ids) = self.shared.far_ids() {
-            ids.prefetch(ids.hash(Identifier::new(key, id)));
+            ids.prefetch(ids.hash(Identifier::new(key, id)).0);
         }
     }
 

@@ -96,7 +96,8 @@ impl Engine {
         let market = &self.markets[slot];
         let price = terms::check(command, command.order_type, market, self.now)?;
         let key = key_of(command.account, command.user_ref);
-        if self.books.has_identifier(key, &command.cl_ord_id) {
+        let id_hash = self.books.hash_identifier(key, &command.cl_ord_id);
+        if self.books.has_identifier(key, &command.cl_ord_id, id_hash) {
             return Err(RejectReason::DuplicateClOrdId);
         }
         let market_price = market.price();
@@ -116,7 +117,7 @@ impl Engine {
         if order.order_type == OrderType::MarketToLimit {
             events.prices_late = order.key;
         }
-        books.submit(slot as u16, &order, &mut events)?;
+        books.submit_hashed(slot as u16, &order, id_hash, &mut events)?;
         let interrupted = events.interrupted;
         self.settle(slot, interrupted, out);
         Ok(())
@@ -142,8 +143,9 @@ impl Engine {
         }
         let open = command.qty.0 - u64::from(old.traded());
         assert!(old.open() > 0 && old.shown() <= old.open(), "an open order has lots");
+        let id_hash = self.books.hash_identifier(old_key, &command.cl_ord_id);
         if command.cl_ord_id != *old.cl_ord_id()
-            && self.books.has_identifier(old_key, &command.cl_ord_id)
+            && self.books.has_identifier(old_key, &command.cl_ord_id, id_hash)
         {
             return Err(RejectReason::DuplicateClOrdId);
         }
@@ -168,7 +170,7 @@ impl Engine {
         if order_type == OrderType::MarketToLimit {
             events.prices_late = order.key;
         }
-        books.replace_found(found, &order, true, &mut events)?;
+        books.replace_found(found, &order, id_hash, true, &mut events)?;
         assert!(events.replaced.is_none(), "the old order was taken off the risk sums");
         let interrupted = events.interrupted;
         self.settle(slot, interrupted, out);

@@ -49,7 +49,8 @@ impl Compared {
         drawn.chain([ClOrdId::BLANK]).all(|id| {
             (1..=4u64).all(|account| {
                 let expected = id != ClOrdId::BLANK && open.contains(&(account, id));
-                self.0.has_identifier(account << 32, &id) == expected
+                let key = account << 32;
+                self.0.has_identifier(key, &id, self.0.hash_identifier(key, &id)) == expected
             })
         })
     }
