@@ -157,9 +157,6 @@ pub(crate) struct Trades {
     last: MatchNumber,
 }
 
-/// Trades from the fetch of a place to its use.
-const FETCHED: u64 = 4;
-
 impl Trades {
     pub(crate) fn new(kept: usize) -> Trades {
         Trades { ring: vec![Trade::NONE; kept], last: MatchNumber(0) }
@@ -171,9 +168,6 @@ impl Trades {
         assert!(trade.qty > 0, "a trade is of some lots");
         assert!(trade.match_number > self.last, "match numbers ascend");
         self.last = trade.match_number;
-        // The ring is larger than the caches: the place of one of the next trades is fetched meanwhile.
-        let ahead = self.place(MatchNumber(trade.match_number.0 + FETCHED));
-        book::prefetch_whole(&self.ring[ahead]);
         self.put(trade);
     }
 
