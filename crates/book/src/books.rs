@@ -97,6 +97,13 @@ impl Tally {
 }
 
 impl Shared {
+    /// Where a key goes that no open order has.
+    #[inline(always)]
+    pub(crate) fn vacancy(&self, key: u64) -> Vacancy {
+        debug_assert!(self.index.find(key, &self.slab).is_none(), "two orders have one key");
+        self.index.vacancy(key)
+    }
+
     /// An order that was loose so far can be found from now on, under a key that no other has.
     #[inline(always)]
     pub(crate) fn enlist(&mut self, vacancy: Vacancy, slot: u32) {
@@ -260,16 +267,23 @@ impl Books {
         order: &NewOrder,
         sink: &mut impl Sink,
     ) -> Result<(), RejectReason> {
+        if self.market(book).is_none() {
+            return Err(RejectReason::UnknownInstrument);
+        }
+        if self.look(order.key).is_some() {
+            return Err(RejectReason::DuplicateOrder);
+        }
         let hash = self.hash_identifier(order.key, &order.cl_ord_id);
-        self.submit_hashed(book, order, hash, sink)
+        self.submit_new(book, order, hash, sink)
     }
 
-    /// [`Books::submit`] of an order the hash of whose identifier is known.
+    /// [`Books::submit`] of an order of which it is known that no open one has its key, and the hash of its
+    /// identifier.
     ///
     /// # Errors
     /// As there.
     #[inline]
-    pub fn submit_hashed(
+    pub fn submit_new(
         &mut self,
         book: u16,
         order: &NewOrder,
@@ -296,12 +310,15 @@ impl Books {
         sink: &mut impl Sink,
     ) -> Result<(), RejectReason> {
         let found = self.look(old_key).ok_or(RejectReason::UnknownOrder)?;
+        if order.key != old_key && self.look(order.key).is_some() {
+            return Err(RejectReason::DuplicateOrder);
+        }
         let hash = self.hash_identifier(order.key, &order.cl_ord_id);
         self.replace_found(found, order, hash, may_keep_place, sink)
     }
 
-    /// [`Books::replace`] of the order that [`Books::look`] found, nothing has changed since, by one the hash of
-    /// whose identifier is known.
+    /// [`Books::replace`] of the order that [`Books::look`] found, nothing has changed since, by one of which it is
+    /// known that no other open one has its key, and the hash of its identifier.
     ///
     /// # Errors
     /// As [`Books::submit`].

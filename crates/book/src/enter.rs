@@ -14,12 +14,10 @@ use crate::take::Taken;
 use crate::terms;
 
 impl<S: Sink> BookOps<'_, S> {
-    /// Enters a new order: matches it and lets the rest of it rest.
+    /// Enters a new order, whose key no open one has: matches it and lets the rest of it rest.
     #[inline(always)]
     pub(crate) fn submit(&mut self, order: &NewOrder, id_hash: IdHash) -> Result<(), RejectReason> {
-        let Err(vacancy) = self.shared.index.look(order.key, &self.shared.slab) else {
-            return Err(RejectReason::DuplicateOrder);
-        };
+        let vacancy = self.shared.vacancy(order.key);
         let Some(units) = self.plain_units(order) else {
             // A copy, so that terms which take the plain path need not lie in memory.
             let order = *order;

@@ -470,6 +470,12 @@ impl Index {
         self.prefetch(hash_key(key, self.seeds))
     }
 
+    /// Where a key goes that is not there.
+    #[inline(always)]
+    pub(crate) fn vacancy(&self, key: u64) -> Vacancy {
+        self.home(hash_key(key, self.seeds))
+    }
+
     /// The slot of the order with this key; `None`: no such order is open.
     #[inline(always)]
     pub(crate) fn find(&self, key: u64, orders: &Slab) -> Option<u32> {

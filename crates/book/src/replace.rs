@@ -12,7 +12,7 @@ use crate::order::{Home, Kind, Order};
 use crate::terms;
 
 impl<S: Sink> BookOps<'_, S> {
-    /// Replaces the order that was found.
+    /// Replaces the order that was found by one whose key no other has.
     #[inline(always)]
     pub(crate) fn replace(
         &mut self,
@@ -26,13 +26,7 @@ impl<S: Sink> BookOps<'_, S> {
         let mut order = *terms;
         (order.side, order.order_type, order.traded) = (old.side, old.order_type, old.traded);
         let old_key = old.key;
-        let vacancy = match order.key == old_key {
-            true => None,
-            false => match self.shared.index.look(order.key, &self.shared.slab) {
-                Ok(_) => return Err(RejectReason::DuplicateOrder),
-                Err(vacancy) => Some(vacancy),
-            },
-        };
+        let vacancy = (order.key != old_key).then(|| self.shared.vacancy(order.key));
         let units = self.plain_units(&order);
         let Some(units) = units.filter(|_| old.home == Home::Shown) else {
             // Copies, here and below, so that terms which take the plain path need not lie in memory.

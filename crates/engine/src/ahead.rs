@@ -14,9 +14,9 @@ use crate::output::{Output, key_of};
 
 /// Inputs from the fetch of the index and the identifiers to that of the order, from there to that
 /// of what the order points to, and from there to the input itself.
-const STEP: usize = 3;
+const STEP: usize = 2;
 /// Inputs under way: a power of two above `3 * STEP`.
-const WAY: usize = 16;
+const WAY: usize = 8;
 
 const _: () = assert!(WAY.is_power_of_two() && WAY > 3 * STEP, "no input is overwritten");
 

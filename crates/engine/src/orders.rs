@@ -117,7 +117,7 @@ impl Engine {
         if order.order_type == OrderType::MarketToLimit {
             events.prices_late = order.key;
         }
-        books.submit_hashed(slot as u16, &order, id_hash, &mut events)?;
+        books.submit_new(slot as u16, &order, id_hash, &mut events)?;
         let interrupted = events.interrupted;
         self.settle(slot, interrupted, out);
         Ok(())
