@@ -19,7 +19,7 @@ use crate::trades::Trades;
 
 /// Version of the rules: engines of different versions may answer the same input differently, so
 /// logs and snapshots carry it.
-pub const RULES_VERSION: u32 = 9;
+pub const RULES_VERSION: u32 = 10;
 
 /// Orders and trades of a shard are numbered from its own number times two to this power.
 const NUMBERS_OF_SHARD: u32 = 48;

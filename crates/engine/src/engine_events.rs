@@ -172,7 +172,8 @@ impl EngineEvents<'_> {
         let (buy, sell) = if order.side() == Side::Buy { (order, other) } else { (other, order) };
         let (buy, sell) = (Party::of(buy), Party::of(sell));
         let slot = self.slot as u16;
-        self.trades.push(Trade { match_number, price, qty: trade.qty, slot, buy, sell });
+        let (qty, made_of) = (trade.qty, trade.qty);
+        self.trades.push(Trade { match_number, price, qty, made_of, slot, buy, sell });
     }
 
     /// One side of a trade is told, and its sums are kept up.

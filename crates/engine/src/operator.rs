@@ -186,14 +186,19 @@ impl Engine {
         Applied::Done
     }
 
-    /// The feed breaks the trade and tells it again as it should have been.
+    /// The feed breaks the trade and tells it again as it should have been: at a price that an order could have,
+    /// of at most the lots that it was made of, so that no order has traded more than it asked for.
     pub(crate) fn correct_trade(&mut self, command: &Command, out: &mut Output) -> Applied {
         let match_number = MatchNumber(command.qty.0);
         let (price, qty) = (command.price, command.min_qty);
-        if qty == 0 || !(1..=types::limits::PRICE_MAX).contains(&price.0) {
+        let Some(trade) = self.trades.get_mut(match_number) else { return Applied::Refused };
+        let market = &self.markets[usize::from(trade.slot)];
+        let in_range = price.0 > 0 && price <= market.price_max;
+        // A trade in the middle of two prices may keep its own.
+        let priced = price == trade.price || (in_range && market.fits(price));
+        if qty == 0 || qty > trade.made_of || !priced {
             return Applied::Refused;
         }
-        let Some(trade) = self.trades.get_mut(match_number) else { return Applied::Refused };
         let more = i64::from(qty) - i64::from(trade.qty);
         (trade.price, trade.qty) = (price, qty);
         let trade = *trade;

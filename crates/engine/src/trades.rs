@@ -89,6 +89,8 @@ pub(crate) struct Trade {
     pub(crate) match_number: MatchNumber,
     pub(crate) price: Price,
     pub(crate) qty: u32,
+    /// Lots before any correction.
+    pub(crate) made_of: u32,
     pub(crate) slot: u16,
     pub(crate) buy: Party,
     pub(crate) sell: Party,
@@ -99,6 +101,7 @@ impl Trade {
         match_number: MatchNumber(0),
         price: Price(0),
         qty: 0,
+        made_of: 0,
         slot: 0,
         buy: Party::NOBODY,
         sell: Party::NOBODY,
@@ -208,7 +211,8 @@ impl Trades {
         for trade in self.kept() {
             digest.fold(trade.match_number.0);
             digest.fold(trade.price.0 as u64);
-            digest.fold(u64::from(trade.qty) << 16 | u64::from(trade.slot));
+            digest.fold(u64::from(trade.made_of) << 32 | u64::from(trade.qty));
+            digest.fold(u64::from(trade.slot));
             let words = trade.buy.words().into_iter().chain(trade.sell.words());
             words.for_each(|word| digest.fold(word));
         }
@@ -219,7 +223,8 @@ impl Trades {
         for trade in self.kept() {
             out.u64(trade.match_number.0);
             out.i64(trade.price.0);
-            out.u64(u64::from(trade.qty) << 16 | u64::from(trade.slot));
+            out.u64(u64::from(trade.made_of) << 32 | u64::from(trade.qty));
+            out.u64(u64::from(trade.slot));
             let words = trade.buy.words().into_iter().chain(trade.sell.words());
             words.for_each(|word| out.u64(word));
         }
@@ -233,15 +238,16 @@ impl Trades {
     ) -> Result<(), SnapshotError> {
         for _ in 0..bytes.count(self.ring.len())? {
             let (match_number, price) = (MatchNumber(bytes.u64()?), Price(bytes.i64()?));
-            let packed = bytes.u64()?;
-            let (qty, slot) = ((packed >> 16) as u32, packed as u16);
+            let lots = bytes.u64()?;
+            let (qty, made_of) = (lots as u32, (lots >> 32) as u32);
+            let slot = u16::try_from(bytes.u64()?).map_err(|_| bytes.damaged())?;
             let (buy, sell) = (Party::read(bytes)?, Party::read(bytes)?);
             let known = |party: &Party| (1..=accounts as u64).contains(&(party.key >> 32));
-            let made = match_number.0 > 0 && qty > 0;
+            let made = match_number.0 > 0 && (1..=made_of).contains(&qty);
             if usize::from(slot) >= slots || !known(&buy) || !known(&sell) || !made {
                 return Err(bytes.damaged());
             }
-            self.put(Trade { match_number, price, qty, slot, buy, sell });
+            self.put(Trade { match_number, price, qty, made_of, slot, buy, sell });
         }
         Ok(())
     }
@@ -252,7 +258,7 @@ mod tests {
     use super::*;
 
     fn trade(number: u64, qty: u32) -> Trade {
-        Trade { match_number: MatchNumber(number), qty, ..Trade::NONE }
+        Trade { match_number: MatchNumber(number), qty, made_of: qty, ..Trade::NONE }
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Kill switches, mass cancels, expiry, broken and corrected trades, dry runs.
 
-use engine::Applied;
+use engine::{Applied, Config};
 use types::{
     AccountId, CancelReason, Command, CommandKind, ExecutionKind as Kind, GatewayId, Incarnation,
     InstrumentId, MarketEvent, MatchNumber, Nanos, Price, Qty, RejectReason, Side, Source,
     TimeInForce, UserRefNum,
 };
 
-use crate::bench::{Bench, ONE, TWO, buy, cancel, replace, sell};
+use crate::bench::{Bench, ONE, TWO, buy, cancel, config, replace, sell};
 
 fn kill(account: u16, on: bool) -> impl FnOnce(&mut Command) {
     move |c| (c.account, c.param) = (AccountId(account), u8::from(on))
@@ -152,21 +152,45 @@ fn a_corrected_trade_is_told_again_as_it_should_have_been() {
     let mut bench = Bench::new();
     bench.taken(buy(1, 1, 5, 100));
     bench.taken(sell(2, 1, 3, 100));
-    let correct = |c: &mut Command| (c.qty, c.price, c.min_qty) = (Qty(1), Price(90), 4);
+    let correct = |c: &mut Command| (c.qty, c.price, c.min_qty) = (Qty(1), Price(90), 2);
     assert_eq!(bench.operate(CommandKind::CorrectTrade, correct), Applied::Done);
-    let corrected = [(Kind::TradeCorrected, 1, 4, 0), (Kind::TradeCorrected, 2, 4, 0)];
+    let corrected = [(Kind::TradeCorrected, 1, 2, 0), (Kind::TradeCorrected, 2, 2, 0)];
     assert_eq!(bench.reports(), corrected);
     assert!(matches!(
         bench.events()[..],
         [
             MarketEvent::BrokenTrade { match_number: MatchNumber(1), .. },
-            MarketEvent::Trade { qty: Qty(4), price: Price(90), side: Side::Buy, .. },
+            MarketEvent::Trade { qty: Qty(2), price: Price(90), side: Side::Buy, .. },
         ]
     ));
-    assert_eq!((bench.position(1), bench.position(2)), (4, -4));
+    assert_eq!((bench.position(1), bench.position(2)), (2, -2));
     let bust = |c: &mut Command| c.qty = Qty(1);
     assert_eq!(bench.operate(CommandKind::BustTrade, bust), Applied::Done);
     assert_eq!((bench.position(1), bench.position(2)), (0, 0));
+}
+
+/// Corrects a trade of 3 lots at 100, of an instrument whose tick is 20.
+fn corrections() -> impl FnMut(i64, u32) -> Applied {
+    let mut instruments = config().instruments;
+    instruments[0].tick = Price(20);
+    let mut bench = Bench::with(Config { rules: Vec::new(), ..Config::new(instruments) });
+    bench.taken(buy(1, 1, 5, 100));
+    bench.taken(sell(2, 1, 3, 100));
+    move |price, lots| {
+        let correct = |c: &mut Command| (c.qty, c.price, c.min_qty) = (Qty(1), Price(price), lots);
+        bench.operate(CommandKind::CorrectTrade, correct)
+    }
+}
+
+#[test]
+fn a_trade_is_corrected_to_a_price_that_an_order_could_have_and_to_no_more_lots() {
+    let (mut correct, price_max) = (corrections(), config().instruments[0].price_max.0);
+    for (price, lots) in [(90, 3), (0, 3), (-20, 3), (price_max + 20, 3), (100, 4), (80, 0)] {
+        assert_eq!(correct(price, lots), Applied::Refused, "{lots} at {price}");
+    }
+    for (price, lots) in [(80, 1), (120, 3), (120, 2), (100, 3)] {
+        assert_eq!(correct(price, lots), Applied::Done, "{lots} at {price}");
+    }
 }
 
 #[test]

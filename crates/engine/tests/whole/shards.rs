@@ -2,11 +2,11 @@
 
 use engine::{Applied, Config, Engine, InstrumentRules, Output};
 use types::{
-    Command, CommandKind, ExecutionKind, ExecutionReport, Input, InstrumentId, MarketEvent, Nanos,
-    OrderRef, Phase, Price, Qty, RejectReason, Seq, ShardId, Side, Source,
+    ClOrdId, Command, CommandKind, ExecutionKind, ExecutionReport, Input, InstrumentId,
+    MarketEvent, Nanos, OrderRef, Phase, Price, Qty, RejectReason, Seq, ShardId, Side, Source,
 };
 
-use crate::bench::{Bench, ONE, TWO, buy, config, sell};
+use crate::bench::{Bench, ONE, TWO, buy, cancel, config, sell};
 use crate::flow::{Flow, config as flow_config};
 
 /// Shard 1, which has none of the instruments at first.
@@ -221,4 +221,37 @@ fn bytes_that_do_not_fit_change_nothing() {
     let digest = other.stage(bytes);
     let elsewhere = Command { qty: Qty(digest), ..about(CommandKind::AttachInstrument, TWO) };
     assert_eq!(apply(&mut other, Nanos(0), elsewhere, &mut out), Applied::Refused);
+}
+
+/// Each shard looks after identifiers by itself, so an instrument may bring one that is open there already.
+#[test]
+fn an_identifier_that_two_open_orders_have_is_taken_until_both_have_ended() {
+    let config = Config { unique_cl_ord_id: true, ..config() };
+    let named = |command: Command| Command { cl_ord_id: ClOrdId(*b"one of two    "), ..command };
+    let mut first = Bench::with(config.clone());
+    first.taken(named(buy(1, 1, 5, 100)));
+    let (mut other, mut out) = (other_shard(config.clone()), Output::default());
+    apply(&mut other, Nanos(0), Command::new(CommandKind::StartOfDay), &mut out);
+    carry(&mut first.engine, &mut other, TWO);
+    let mut answer = |engine: &mut Engine, command: Command| {
+        let now = engine.now();
+        assert_eq!(apply(engine, now, command, &mut out), Applied::Done, "{command:?}");
+        (out.executions[0].kind, out.executions[0].reject)
+    };
+    let taken = (ExecutionKind::Accepted, RejectReason::None);
+    let in_two = |number| Command { instrument: TWO, ..named(buy(1, number, 5, 100)) };
+    assert_eq!(answer(&mut other, in_two(2)), taken);
+    carry(&mut first.engine, &mut other, ONE);
+    assert_eq!(answer(&mut other, cancel(1, 2)).0, ExecutionKind::Canceled);
+    let mut bytes = Vec::new();
+    other.write_snapshot(&mut bytes);
+    let other_config = other.config().clone();
+    let mut restored = Engine::read_snapshot(other_config, &bytes).expect("a good snapshot");
+    for engine in [&mut other, &mut restored] {
+        let refused = (ExecutionKind::Rejected, RejectReason::DuplicateClOrdId);
+        assert_eq!(answer(engine, in_two(3)), refused, "the one that came is open");
+        assert_eq!(answer(engine, cancel(1, 1)).0, ExecutionKind::Canceled);
+        assert_eq!(answer(engine, in_two(4)), taken);
+    }
+    assert_eq!(restored.state_digest(), other.state_digest());
 }

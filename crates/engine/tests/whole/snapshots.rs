@@ -94,7 +94,7 @@ fn every_part_of_the_state_is_in_the_digest() {
     after(|b| bust(b, 2));
     after(|b| {
         b.operate(CommandKind::CorrectTrade, |c| {
-            (c.qty.0, c.price, c.min_qty) = (1, Price(99), 3);
+            (c.qty.0, c.price, c.min_qty) = (1, Price(90), 3);
         });
     });
     let count = digests.len();

@@ -150,9 +150,9 @@ pub enum Action {
     CorrectTrade {
         /// Its match number
         match_number: u64,
-        /// The right price
+        /// The right price: a multiple of the tick, at most price_max
         price: String,
-        /// The right lots
+        /// The right lots: at most those that the trade was made of
         lots: u32,
     },
     /// Put a proxy that stands by at the place of another one, while all goes on

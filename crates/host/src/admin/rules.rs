@@ -23,7 +23,8 @@ pub(super) fn rule_of(command: &Command) -> &'static str {
         }
         CommandKind::CorrectTrade => {
             "; there is no such trade, or it is broken, or it is not among the last 65536, which alone are \
-             kept"
+             kept; or the price is no multiple of the tick in force or above price_max, or the lots are more \
+             than the trade was made of"
         }
         CommandKind::StartOfDay => "; the day is open already: `end-of-day` ends it",
         CommandKind::EndOfDay => "; the day is not open: `start-of-day` begins one",
