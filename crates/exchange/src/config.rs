@@ -104,6 +104,8 @@ pub struct ExchangeConfig {
     pub log_capacity: usize,
     /// Open orders the engine can hold.
     pub open_orders_max: usize,
+    /// An order with the identifier of another open order of its account is refused.
+    pub unique_ids: bool,
     /// Price levels of all books of a shard together.
     pub levels_max: u32,
     /// Last trades of each shard that can still be broken or corrected, 120 bytes each.
@@ -360,6 +362,7 @@ impl ExchangeConfig {
             rules,
             limits: self.limits,
             trades_kept: self.trades_kept,
+            unique_cl_ord_id: self.unique_ids,
             self_trade: self.self_trade.clone(),
             ..engine::Config::new(self.instruments.clone())
         }

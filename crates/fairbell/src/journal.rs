@@ -5,7 +5,6 @@
 
 mod mend;
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -16,6 +15,7 @@ use journal::{JournalError, Verified};
 
 use crate::log::Outputs;
 use host::failure::{Failure, on};
+use host::files;
 use host::journal::kept::{self, Genesis};
 use host::journal::read::{inputs, look, verified};
 use host::journal::reader::folders;
@@ -259,7 +259,8 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
     let wrong = |error: std::io::Error| on(&args.out, error);
     let file = std::cell::RefCell::new(None);
     let begin = |genesis: &Genesis| {
-        let mut out = BufWriter::with_capacity(1 << 18, File::create(&args.out).map_err(wrong)?);
+        let apart = files::create_apart(&args.out, std::slice::from_ref(&args.dir))?;
+        let mut out = BufWriter::with_capacity(1 << 18, apart);
         let (rules_version, config_digest) = (genesis.rules_version, genesis.config_digest);
         let header = LogHeader { rules_version, config_digest, given_up: 0 };
         write_header(&mut out, &header).map_err(wrong)?;

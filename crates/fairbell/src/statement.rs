@@ -6,9 +6,9 @@ mod days;
 use std::collections::BTreeMap;
 
 use clap::Args;
+use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use engine::statement::{Difference, Ledger, Statement, Tape, TradeLine, reconcile};
 use engine::{Engine, Output};
@@ -18,6 +18,7 @@ use types::{AccountId, InstrumentId, Nanos, Price};
 use crate::log::{open, progress};
 use crate::report::numbers::{grouped, lots};
 use host::failure::{Failure, on};
+use host::files;
 
 /// Options of `fairbell statement`.
 #[derive(Args, Clone, Debug)]
@@ -119,7 +120,8 @@ pub fn run(args: &StatementArgs, also: &[engine::Config]) -> Result<(), Failure>
     if let Some(path) = &args.trades {
         let trades =
             all.iter().flat_map(|one| one.ledger.trades().map(move |trade| (&one.engine, trade)));
-        write_trades(trades, path).map_err(|error| on(path, error))?;
+        let file = files::create_apart(path, &args.log)?;
+        write_trades(trades, file).map_err(|error| on(path, error))?;
     }
     // Each instrument is on one shard at a time, so what an account has in all is all of these.
     let mut statements: BTreeMap<(AccountId, InstrumentId), Statement> = BTreeMap::new();
@@ -282,9 +284,9 @@ fn document(
 
 fn write_trades<'a>(
     trades: impl Iterator<Item = (&'a Engine, &'a TradeLine)>,
-    path: &Path,
+    file: File,
 ) -> std::io::Result<()> {
-    let mut file = BufWriter::new(std::fs::File::create(path)?);
+    let mut file = BufWriter::new(file);
     writeln!(
         file,
         "match_number,time_ns,symbol,price,lots,auction,broken,buyer,buy_order,seller,sell_order"

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::options::duration;
 use crate::report::numbers::grouped;
+use host::config::shown_address;
 use host::failure::Failure;
 
 /// Options of `fairbell telemetry`.
@@ -126,18 +127,10 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
                 true => format!("there are no streams of records under {}:", args.prefix),
                 false => "there are no files of records in this folder".to_string(),
             };
-            Err(Failure::Run(format!("--from {}: {what}", without_password(&args.from))))
+            Err(Failure::Run(format!("--from {}: {what}", shown_address(&args.from))))
         }
         [] => Ok(()),
         all => Err(Failure::Run(all.join("; "))),
-    }
-}
-
-/// An address as it may be told.
-fn without_password(from: &str) -> String {
-    match (from.split_once("://"), from.rsplit_once('@')) {
-        (Some((kind, _)), Some((_, host))) => format!("{kind}://{host}"),
-        _ => from.to_string(),
     }
 }
 

@@ -255,6 +255,7 @@ pub fn exchange_config(config: &Config, clock: &Clock) -> ExchangeConfig {
         store: StoreConfig { answers: config.retransmission.answers(), ..config.memory.store() },
         log_capacity: config.engine.log_capacity as usize,
         open_orders_max: config.engine.open_orders_max as usize,
+        unique_ids: config.engine.unique_ids,
         levels_max: 1 << 16,
         trades_kept: 1 << 16,
         instruments: config.instruments(),

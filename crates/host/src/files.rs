@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
 
@@ -32,6 +32,27 @@ pub fn create(path: &Path) -> std::io::Result<File> {
     let file = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
+}
+
+/// A file to be written from what lies in `sources`: files, or folders such as journals. It is none of them and
+/// in none of them.
+///
+/// # Errors
+/// Says which source `path` would destroy; the system's.
+pub fn create_apart(path: &Path, sources: &[PathBuf]) -> Result<File, Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let place = folder.unwrap_or(Path::new(".")).canonicalize().map_err(|error| on(path, error))?;
+    let there =
+        path.canonicalize().unwrap_or_else(|_| place.join(path.file_name().unwrap_or_default()));
+    for source in sources {
+        if source.canonicalize().is_ok_and(|source| there.starts_with(source)) {
+            return Err(on(
+                path,
+                format!("{} is read from and would be damaged", source.display()),
+            ));
+        }
+    }
+    create(path).map_err(|error| on(path, error))
 }
 
 /// Writes a whole file, as [`create`] makes it.
@@ -70,6 +91,27 @@ pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_file_is_written_in_the_place_of_what_it_is_made_from() {
+        let dir = std::env::temp_dir().join(format!("fairbell-apart-{}", std::process::id()));
+        let journal = dir.join("journal");
+        folder(&journal).expect("folders");
+        let (log, segment) = (dir.join("day.log"), journal.join("log-1"));
+        [&log, &segment].iter().for_each(|file| std::fs::write(file, "kept").expect("written"));
+        std::os::unix::fs::symlink(&segment, dir.join("link")).expect("linked");
+        let sources = [log.clone(), journal.clone()];
+        for wrong in
+            [&log, &segment, &journal.join("new"), &dir.join("link"), &dir.join("./day.log")]
+        {
+            let refused = create_apart(wrong, &sources).map(|_| ()).expect_err("a source");
+            assert!(refused.to_string().contains("would be damaged"), "{refused}");
+        }
+        assert_eq!([&log, &segment].map(|file| std::fs::read(file).expect("read")), [b"kept"; 2]);
+        create_apart(&dir.join("day.csv"), &sources).expect("beside them");
+        create_apart(&dir.join("none/day.csv"), &sources).expect_err("no such folder");
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
 
     #[test]
     fn what_was_open_to_others_is_closed_when_it_is_written_again() {

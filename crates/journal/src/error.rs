@@ -102,7 +102,7 @@ impl fmt::Display for JournalError {
         match self {
             JournalError::Disk(error) => write!(f, "{error}"),
             JournalError::Full(error) => {
-                write!(f, "{error}; make room (older segments, snapshots) and try again")
+                write!(f, "{error}; make room on the disk, but not in the journal's folder")
             }
             JournalError::Corrupt { segment, offset, damage, position, committed } => write!(
                 f,

@@ -211,6 +211,7 @@ fn config(seed: u64, options: &Options) -> ExchangeConfig {
         store: overlay::retransmission::StoreConfig::default(),
         log_capacity: (1 << 16) + 8 * options.orders as usize,
         open_orders_max: 1 << 14,
+        unique_ids: false,
         levels_max: 1 << 12,
         trades_kept: 1 << 12,
         instruments: instruments(),

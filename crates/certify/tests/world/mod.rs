@@ -72,6 +72,7 @@ fn exchange(fix: bool) -> ExchangeConfig {
         store: overlay::retransmission::StoreConfig::default(),
         log_capacity: 1 << 16,
         open_orders_max: 1 << 12,
+        unique_ids: false,
         levels_max: 1 << 16,
         trades_kept: 1 << 16,
         instruments: vec![instrument()],

@@ -52,6 +52,7 @@ pub fn config() -> ExchangeConfig {
         store: overlay::retransmission::StoreConfig::default(),
         log_capacity: 1 << 14,
         open_orders_max: 1 << 10,
+        unique_ids: false,
         levels_max: 1 << 16,
         trades_kept: 1 << 16,
         instruments: vec![Instrument {

@@ -177,3 +177,27 @@ fn answers_echo_what_was_asked_and_the_next_gateway_repeats_them() {
     let answer = second.answers.last().expect("an answer");
     assert_eq!(echoed(answer, &terms), terms);
 }
+
+#[test]
+fn an_identifier_of_an_open_order_is_refused_where_that_is_configured() {
+    for unique_ids in [false, true] {
+        let config = exchange::ExchangeConfig { unique_ids, ..fix_config(2) };
+        let mut world = World::of(&config, 1);
+        let mut member = Member::at(&mut world, 1);
+        for (number, (mut order, _)) in (1..).zip(asked().into_iter().take(2)) {
+            order.user_ref = UserRefNum(number);
+            let mut message = Vec::new();
+            encode_enter_order_with(&order, &Terms::default(), &mut message).expect("fits");
+            member.say(&mut world, &message);
+            member.listen(&mut world, 20 * MS);
+        }
+        let kinds: Vec<u8> = member.answers.iter().map(|answer| answer[0]).collect();
+        assert_eq!(kinds, if unique_ids { *b"AJ" } else { *b"AA" });
+        if unique_ids {
+            let Ok(Outbound::OrderRejected(refused, _)) = parse_outbound(&member.answers[1]) else {
+                panic!("{:?}", member.answers)
+            };
+            assert_eq!(refused.reason.get(), 0x4607);
+        }
+    }
+}

@@ -7,6 +7,7 @@ use engine::statement::{Ledger, TradeLine};
 use engine::{Engine, Output};
 use host::config::Config;
 use host::failure::{Failure, on};
+use host::files;
 use serde_json::{Value, json};
 use types::{AccountId, InstrumentId, Price};
 
@@ -107,7 +108,8 @@ pub fn run(args: &StatementArgs, wanted: &Wanted, also: &[engine::Config]) -> Re
         let trades: Vec<Vec<TradeLine>> = all.iter().map(of_shown).collect();
         let lines = all.iter().zip(&trades);
         let lines = lines.flat_map(|(one, of)| of.iter().map(move |trade| (&one.engine, trade)));
-        write_trades(lines, path).map_err(|error| on(path, error))?;
+        let file = files::create_apart(path, &args.log)?;
+        write_trades(lines, file).map_err(|error| on(path, error))?;
     }
     let days = all.iter().flat_map(|one| &one.days);
     let differences: usize = days.map(|day| day.differences.len()).sum();

@@ -145,7 +145,7 @@ impl Artifacts<'_> {
         };
         let mut report = Report {
             seed: self.config.flow.seed,
-            config: self.config.clone(),
+            config: self.config.shown(),
             sequencer: SequencerReport {
                 enabled: self.config.sequencer.enabled,
                 window_ns: self.config.sequencer.window_ns(),

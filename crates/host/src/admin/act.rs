@@ -357,7 +357,10 @@ fn command(config: &Config, action: &Action) -> Result<Vec<Command>, String> {
                 7 => (Price(0), Qty(shards::named(config, value)?)),
                 _ => (Price(0), Qty(number(value)?)),
             };
-            let instrument = instrument_id(config, instrument)?;
+            let instrument = match instrument_id(config, instrument)? {
+                InstrumentId(0) => return Err("set-instrument is about one instrument".to_string()),
+                one => one,
+            };
             let param = place as u8;
             Command { instrument, param, price, qty, ..new(CommandKind::SetInstrument) }
         }
@@ -491,6 +494,9 @@ mod tests {
             assert_eq!(why.lines().count(), 1, "{why}");
         }
         assert!(one(Action::Halt { instrument: "4".to_string() }).is_err());
+        let [instrument, parameter, value] = ["all", "tick", "0.01"].map(str::to_string);
+        let why = one(Action::SetInstrument { instrument, parameter, value }).expect_err("refused");
+        assert!(why.contains("one instrument"), "{why}");
         assert!(one_account(&Config::default(), "all").is_err(), "not where it must be one");
         let bad = Action::CorrectTrade { match_number: 1, price: "1.23456".to_string(), lots: 1 };
         assert!(one(bad).is_err());

@@ -122,7 +122,7 @@ pub enum Action {
         /// Which limit
         #[arg(value_parser = LIMITS)]
         limit: String,
-        /// A whole number, or none
+        /// A whole number, or none; 0 lets nothing through
         value: String,
     },
     /// Set a parameter of an instrument

@@ -29,7 +29,8 @@ pub(super) fn rule_of(command: &Command) -> &'static str {
         CommandKind::StartOfDay => "; the day is open already: `end-of-day` ends it",
         CommandKind::EndOfDay => "; the day is not open: `start-of-day` begins one",
         CommandKind::SetPhase => {
-            "; phases change while the day is open, and it is not: `start-of-day` begins one"
+            "; phases change while the day is open (`start-of-day` begins one), and only of instruments that \
+             are listed: `status` shows both"
         }
         CommandKind::Uncross => {
             "; the instrument is in no batch auctions now: `status` says its phase, and `phase SYMBOL batch` \

@@ -147,6 +147,7 @@ pub const KEYS: &[Key] = &[
     whole("sequencer.tie_us", 0, 1_000),
     whole("engine.log_capacity", 0, 20_000_000_000),
     whole("engine.open_orders_max", 1_000, 10_000_000),
+    key("engine.unique_ids", Kind::Switch),
     key("loops.root", Kind::Text { max: 16 }),
     key("loops.edges", Kind::Text { max: 16 }),
     key("loops.outside", Kind::Text { max: 16 }),

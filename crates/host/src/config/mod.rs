@@ -7,6 +7,7 @@
 mod calendar;
 mod clock;
 pub mod doors;
+mod engine_section;
 mod fix;
 mod journal;
 pub mod keys;
@@ -34,8 +35,9 @@ use types::{Allocation, Instrument, InstrumentId, LimitKind, Nanos, Price, Qty, 
 
 pub use self::calendar::Calendar;
 pub use self::clock::Clocks;
+pub use self::engine_section::Engine;
 pub use self::journal::Journal;
-pub use self::store::Store;
+pub use self::store::{Store, shown_address};
 pub use self::telemetry::Telemetry;
 pub use doors::Doors;
 pub use load::{CONFIG_FILE, ConfigError, Loaded, read, read_with_doors};
@@ -149,16 +151,6 @@ pub struct Sequencer {
     pub late_ppm: u32,
     /// Orders whose times are no further apart go in an order that is drawn, microseconds; 0: none.
     pub tie_us: u64,
-}
-
-/// The matching engine.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Engine {
-    /// Inputs that the log takes (128 bytes each); 0: it has no end.
-    pub log_capacity: u64,
-    /// Orders that may be open at one time.
-    pub open_orders_max: u32,
 }
 
 /// The order-entry gateways.
@@ -487,12 +479,6 @@ impl Sequencer {
     /// Length of the window, 0 when the sequencer is off.
     pub fn window_ns(&self) -> u64 {
         if self.enabled { self.window_us * Nanos::MICRO } else { 0 }
-    }
-}
-
-impl Default for Engine {
-    fn default() -> Self {
-        Engine { log_capacity: 0, open_orders_max: 200_000 }
     }
 }
 

@@ -130,6 +130,7 @@ fn config(seed: u64) -> ExchangeConfig {
         store: overlay::retransmission::StoreConfig { datagrams: 512, ..Default::default() },
         log_capacity: 1 << 20,
         open_orders_max: 1 << 14,
+        unique_ids: false,
         levels_max: 1 << 12,
         trades_kept: 1 << 12,
         instruments: instruments(),

@@ -289,6 +289,7 @@ impl Scenario {
             open_orders_max: 1 << 12,
             // A level holds an order. A group of roots in a venue of several shards has a dozen engines:
             // tables for all levels and trades of a venue were half of what a seed wrote to.
+            unique_ids: false,
             levels_max: 1 << 12,
             trades_kept: 1 << 10,
             instruments: instruments(),
