@@ -548,7 +548,7 @@ mod tests {
                     prop_assert_eq!(index.find(key, &slab), Some(slot));
                 }
             }
-            map.drain().for_each(|(key, slot)| index.remove(slot, &slab));
+            map.drain().for_each(|(_, slot)| index.remove(slot, &slab));
             let empty = |b: &Bucket| (b.bytes, b.passed, b.slots) == ([0; WIDTH], 0, [NIL; WIDTH]);
             prop_assert!(index.buckets.iter().all(empty));
         }
@@ -607,7 +607,7 @@ mod tests {
                 index.put(vacancy, slot, &slab);
                 held.push((key, slot));
                 if n % 5 == 4 {
-                    let (key, slot) = held.swap_remove(n / 2 % held.len());
+                    let (_, slot) = held.swap_remove(n / 2 % held.len());
                     index.remove(slot, &slab);
                     slab.remove(slot);
                 }
@@ -621,7 +621,7 @@ mod tests {
                 }
             }
             assert!(held.iter().all(|&(key, slot)| index.find(key, &slab) == Some(slot)));
-            held.drain(..).for_each(|(key, slot)| index.remove(slot, &slab));
+            held.drain(..).for_each(|(_, slot)| index.remove(slot, &slab));
             assert!(index.buckets.iter().all(|b| b.passed == 0 && b.bytes == [0; WIDTH]));
         }
     }

@@ -8,6 +8,7 @@ use types::{Command, ExecutionReport, Nanos};
 
 use super::ledger::{Ledger, LedgerLimits};
 use super::market::{self, MarketDataRequest, Subscription};
+use super::questions::{Answer, Questions, standing};
 use super::request::{self, Refusal, Request};
 use super::{
     EXECUTION_REPORT, MARKET_DATA_REQUEST_REJECT, ORDER_CANCEL_REJECT, ORDER_MASS_CANCEL_REPORT,
@@ -44,12 +45,14 @@ pub struct FixApplication {
     no_orders: Option<Refusal>,
     /// The account's orders, as this session's reports tell of them.
     pub ledger: Ledger,
+    questions: Questions,
 }
 
 impl FixApplication {
     /// An application for an account of which nothing is known yet.
     pub fn new(version: Version, limits: LedgerLimits) -> FixApplication {
-        FixApplication { version, no_orders: None, ledger: Ledger::new(limits) }
+        let (ledger, questions) = (Ledger::new(limits), Questions::default());
+        FixApplication { version, no_orders: None, ledger, questions }
     }
 
     /// An application that gets copies of the reports of several accounts and takes no requests.
@@ -58,13 +61,16 @@ impl FixApplication {
             version,
             no_orders: Some(Refusal::READ_ONLY),
             ledger: Ledger::shared(limits),
+            questions: Questions::default(),
         }
     }
 
     /// An application for market data, which takes no orders.
     pub fn market_data(version: Version) -> FixApplication {
-        let ledger = Ledger::new(LedgerLimits::default());
-        FixApplication { version, no_orders: Some(Refusal::MARKET_DATA_ONLY), ledger }
+        FixApplication {
+            no_orders: Some(Refusal::MARKET_DATA_ONLY),
+            ..FixApplication::new(version, LedgerLimits::default())
+        }
     }
 
     /// An application message in sequence, valid by its dictionary, or of a type it does not have.
@@ -103,21 +109,15 @@ impl FixApplication {
             Request::New { terms, resent: true } => Some((&terms.cl_ord_id, Refusal::DUPLICATE)),
             _ => None,
         };
-        if let Some((cl_ord_id, _)) = known {
-            let number = u64::from(message.seq_num().unwrap_or(0));
-            if let Some(status) = self.ledger.status(cl_ord_id, number, now) {
-                let version = self.version;
-                port.send(EXECUTION_REPORT, |writer| {
-                    report::write(version, &status, symbols, writer);
-                });
+        if let Some((&id, refusal)) = known {
+            let standing = standing(&self.ledger, &id, message, now);
+            if standing.is_some() || matches!(request, Request::Status { .. }) {
+                let answer = Answer { id, refusal, standing };
+                self.questions.answer(self.version, now, message, answer, Some(symbols), port);
                 return Wanted::Nothing;
             }
         }
-        let command = match (request, known) {
-            (Request::Status { .. }, Some((_, unknown))) => Err(unknown),
-            _ => self.ledger.command(request),
-        };
-        match command {
+        match self.ledger.command(request) {
             Ok(command) => Wanted::Command(command),
             Err(refusal) => {
                 self.refuse(now, message, &refusal, port);
@@ -189,7 +189,7 @@ impl FixApplication {
     }
 
     fn refuse<S: Store>(
-        &self,
+        &mut self,
         now: Nanos,
         message: &Message<'_>,
         refusal: &Refusal,
@@ -204,10 +204,13 @@ impl FixApplication {
         let version = self.version;
         let named = message.get(tag::ORIG_CL_ORD_ID.number);
         let named = named.filter(|_| msg_type == ORDER_CANCEL_REJECT);
-        let named = named.and_then(|named| request::cl_ord_id(named).ok());
-        let known = named.and_then(|named| self.ledger.status(&named, 0, now));
+        if let Some(id) = named.and_then(|named| request::cl_ord_id(named).ok()) {
+            let standing = standing(&self.ledger, &id, message, now);
+            let answer = Answer { id, refusal: *refusal, standing };
+            return self.questions.answer(version, now, message, answer, None, port);
+        }
         port.send(msg_type, |writer| {
-            report::write_refusal(version, message, refusal, known.as_ref(), now, writer);
+            report::write_refusal(version, message, refusal, None, now, writer);
         });
     }
 
@@ -225,6 +228,9 @@ impl FixApplication {
     ) {
         let execution = self.ledger.apply(report, position);
         let (version, msg_type) = (self.version, report::msg_type(&execution));
+        if !self.questions.is_empty() {
+            self.questions.revise(version, now, &self.ledger, symbols, outbound);
+        }
         if version == Version::Fix42 && msg_type == ORDER_MASS_CANCEL_REPORT {
             // FIX 4.2 knows no mass cancel: this one was asked for over another door.
             return outbound.pass(now, out);

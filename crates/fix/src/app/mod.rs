@@ -12,6 +12,7 @@ mod index;
 pub mod ledger;
 pub mod market;
 mod orders;
+mod questions;
 mod refused;
 pub mod report;
 pub mod request;

@@ -100,7 +100,7 @@ impl<S: Store> Session<S> {
                 self.ask_for_gap(now, seq, out);
             }
         }
-        if let Some(wanted) = wanted.filter(|&wanted| wanted < own) {
+        if let Some(wanted) = wanted {
             self.outbound.resend_after_logon(now, wanted, out);
         }
         Ok(Entry::Done)

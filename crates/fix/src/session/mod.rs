@@ -10,6 +10,7 @@ mod config;
 mod inbound;
 pub(crate) mod logon;
 mod outbound;
+mod port;
 mod slots;
 mod store;
 
@@ -19,12 +20,12 @@ use crate::dictionary::{Checker, Fault, RejectReason};
 use crate::encode::Writer;
 use crate::tag::{self, Tag};
 use crate::value;
-use crate::version::Version;
 use crate::view::{FieldIndex, Message};
 use inbound::{Gap, Queue, Waiting};
 
 pub use config::{Ending, SessionConfig};
 pub use outbound::Outbound;
+pub use port::Port;
 pub use slots::Slot;
 pub use store::{MemoryStore, MsgType, Store, Stored};
 
@@ -69,38 +70,6 @@ pub trait Application {
         message: &Message<'_>,
         port: &mut Port<'_, S>,
     );
-}
-
-/// Sends an application's answers during one call of [`Application::message`].
-#[derive(Debug)]
-pub struct Port<'a, S> {
-    outbound: &'a mut Outbound<S>,
-    out: &'a mut Vec<u8>,
-    now: Nanos,
-    received: u32,
-}
-
-impl<S: Store> Port<'_, S> {
-    /// Sends a message that is no record of the account's stream; see [`Outbound::answer`].
-    #[inline]
-    pub fn send(&mut self, msg_type: MsgType, build: impl FnOnce(&mut Writer<'_>)) {
-        self.outbound.answer(self.now, msg_type, self.out, build);
-    }
-
-    /// FIX version of the session.
-    pub fn version(&self) -> Version {
-        self.outbound.version()
-    }
-
-    /// Number of bytes written during this call so far.
-    pub fn written(&self) -> usize {
-        self.out.len()
-    }
-
-    /// Number of the message among all that the session ever received, from 1.
-    pub fn received(&self) -> u32 {
-        self.received
-    }
 }
 
 /// Which step of its life a session is in.

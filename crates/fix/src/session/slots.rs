@@ -31,6 +31,8 @@ pub(super) struct Waiting {
     at: Nanos,
     /// Ticket under which a slot was asked for; `None`: not asked yet.
     asked: Option<u64>,
+    /// Mark under which the body is written anew; `None`: it is not.
+    mark: Option<u64>,
 }
 
 /// Answers of a session that are kept beyond its connections, and bytes of their bodies.
@@ -44,7 +46,8 @@ pub(super) struct Slots {
     pub(super) granted: VecDeque<(u32, Waiting)>,
     /// Whether numbers begin again with the next message.
     pub(super) reset_next: bool,
-    /// First number that the Logon wants resent once it is answered.
+    /// Number that the Logon expects next: from there on what lies below the number of its answer is
+    /// resent.
     pub(super) resend_from: Option<u32>,
     /// Empty buffers for bodies, to be used again.
     spare: Vec<Vec<u8>>,
@@ -150,8 +153,31 @@ impl<S: Store> Outbound<S> {
         body.clear();
         build(&mut Writer::fields(&mut body, &mut self.pen));
         let reset = std::mem::take(&mut slots.reset_next);
-        slots.waiting.push_back(Waiting { msg_type, body, keep, reset, at: now, asked: None });
+        let (asked, mark) = (None, None);
+        slots.waiting.push_back(Waiting { msg_type, body, keep, reset, at: now, asked, mark });
         self.last_sent = now;
+    }
+
+    /// Marks the message that was written last, for [`Outbound::revise`]; whether it waits.
+    pub(super) fn mark(&mut self, mark: u64) -> bool {
+        let last = self.slots.as_mut().and_then(|slots| slots.waiting.back_mut());
+        let Some(last) = last else { return false };
+        last.mark = Some(mark);
+        true
+    }
+
+    /// Mark of the first waiting message that has one.
+    pub(crate) fn first_marked(&self) -> Option<u64> {
+        self.slots.as_ref()?.waiting.iter().find_map(|waiting| waiting.mark)
+    }
+
+    /// Writes the body of the message with this mark anew, if it still waits for its number.
+    pub(crate) fn revise(&mut self, mark: u64, build: impl FnOnce(&mut Writer<'_>)) {
+        let Some(slots) = &mut self.slots else { return };
+        if let Some(waiting) = slots.waiting.iter_mut().find(|one| one.mark == Some(mark)) {
+            waiting.body.clear();
+            build(&mut Writer::fields(&mut waiting.body, &mut self.pen));
+        }
     }
 
     /// The stream has come to a slot, asked for under a ticket, here or elsewhere; `reset`: numbers
@@ -196,7 +222,8 @@ impl<S: Store> Outbound<S> {
         }
         if logon {
             let from = self.slots.as_mut().and_then(|slots| slots.resend_from.take());
-            if let Some(from) = from {
+            // Records may have come since the Logon was handled: only now is it known what is missed.
+            if let Some(from) = from.filter(|&from| from < seq) {
                 self.resend(from, 0);
             }
             self.pump(now, out);
@@ -245,14 +272,17 @@ impl<S: Store> Outbound<S> {
         }
     }
 
-    /// Begins a resend from this number on, after the Logon has been answered.
+    /// Resends what the counterparty, which expects the number `from` next, misses below the answer to
+    /// its Logon; where a stream gives the numbers, once that answer has its own.
     pub(super) fn resend_after_logon(&mut self, now: Nanos, from: u32, out: &mut Vec<u8>) {
         match &mut self.slots {
             Some(slots) => slots.resend_from = Some(from),
-            None => {
+            // The answer has just had the last number.
+            None if from < self.store.next().saturating_sub(1) => {
                 self.resend(from, 0);
                 self.pump(now, out);
             }
+            None => {}
         }
     }
 }

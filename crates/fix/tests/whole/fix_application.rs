@@ -342,3 +342,54 @@ fn a_replace_that_is_not_taken_after_all_leaves_its_order_as_it_was() {
     assert_eq!(door.send("F", CANCEL), "");
     assert_eq!(door.app.commands.len(), 3);
 }
+
+#[test]
+fn an_answer_about_an_order_tells_how_it_stands_where_the_answer_has_its_number() {
+    const ASKED: &str = "11=a1|55=BTCUSD|54=1|";
+    const CANCEL: &str = "41=a1|11=c1|55=BTCUSD|54=2|60=20261122-09:30:00|";
+    let slot = |door: &mut Door, ticket| {
+        let mut out = Vec::new();
+        assert_eq!(door.acceptor.session(0).unwrap().outbound().ask_slot(ticket), Some(false));
+        let ending = door.acceptor.slot(crate::sample::now(), 0, ticket, false, &mut out);
+        assert_eq!(ending, None);
+        String::from_utf8_lossy(&out).replace('\x01', "|")
+    };
+    let has = |answer: &str, fields: &[&str]| {
+        for field in fields {
+            assert!(answer.contains(&format!("|{field}|")), "{field} of {answer}");
+        }
+    };
+    let mut door = Door::new();
+    door.acceptor.session(0).unwrap().outbound().number_by_stream();
+    // Nobody knows the order when it is asked for, then it comes over another door.
+    assert_eq!(door.send("H", ASKED), "");
+    assert_eq!(door.send("D", ORDER), "");
+    let order = door.app.commands[0];
+    // It has no number yet.
+    assert_eq!(door.send("H", ASKED), "");
+    assert_eq!(door.send("D", &format!("97=Y|{ORDER}")), "");
+    assert_eq!(door.send("F", CANCEL), "");
+    has(&door.report(&order, ExecutionKind::Accepted, 100, 100), &["34=2", "39=0"]);
+    has(&slot(&mut door, 1), &["34=3", "17=S2", "37=9", "150=I", "39=0", "14=0"]);
+    has(&door.report(&order, ExecutionKind::Executed, 30, 70), &["34=4", "39=1", "14=30"]);
+    has(&slot(&mut door, 2), &["34=5", "17=S4", "37=9", "150=I", "39=1", "14=30", "151=70"]);
+    has(&slot(&mut door, 3), &["34=6", "17=S5", "37=9", "150=I", "39=1", "14=30"]);
+    let answer = slot(&mut door, 4);
+    has(
+        &answer,
+        &["35=9", "34=7", "11=c1", "58=Symbol, Side and OrdType must be those of the order"],
+    );
+    assert_eq!(refused(&answer), "37=9|41=a1|39=1|102=99");
+    // What was told is what comes again.
+    has(&door.report(&order, ExecutionKind::Executed, 70, 0), &["34=8", "39=2"]);
+    has(&door.send("2", "7=5|16=5|"), &["34=5", "43=Y", "39=1", "14=30"]);
+    // Two that wait, one of which does not leave.
+    assert_eq!(door.send("H", ASKED), "");
+    assert_eq!(door.send("H", &ASKED.replace("a1", "a2")), "");
+    assert_eq!(door.acceptor.session(0).unwrap().outbound().ask_slot(5), Some(false));
+    door.acceptor.session(0).unwrap().outbound().drop_asked(5);
+    assert_eq!(door.send("D", &ORDER.replace("a1", "a2")), "");
+    let order = door.app.commands[1];
+    has(&door.report(&order, ExecutionKind::Rejected, 100, 0), &["34=9", "39=8"]);
+    has(&slot(&mut door, 6), &["34=10", "37=NONE", "11=a2", "39=8"]);
+}

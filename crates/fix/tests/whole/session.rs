@@ -179,6 +179,40 @@ fn next_expected_msg_seq_num_saves_the_resend_request() {
 }
 
 #[test]
+fn what_comes_between_a_logon_and_its_number_is_resent_without_a_request() {
+    let slot = |bench: &mut Bench<MemoryStore>, ticket| {
+        let mut out = Vec::new();
+        assert_eq!(bench.door.session(0).unwrap().outbound().ask_slot(ticket), Some(false));
+        assert_eq!(bench.door.slot(START, 0, ticket, false, &mut out), None);
+        readable(&out)
+    };
+    let mut bench = bench(|_| {});
+    bench.door.session(0).unwrap().outbound().number_by_stream();
+    bench.logon("");
+    assert_eq!(slot(&mut bench, 1), ["35=A|34=1|98=0|108=30"]);
+    assert_eq!(bench.report("a"), ["35=8|34=2|58=a"]);
+    bench.reconnect();
+    // It misses nothing when it logs on, but the stream brings a record before the Logon's number.
+    assert!(bench.logon("789=3|").is_empty());
+    assert!(bench.report("b").is_empty());
+    let resent = ["35=8|34=3|43=Y|58=b", "35=4|34=4|43=Y|36=5|123=Y"];
+    let answer = ["35=A|34=4|98=0|108=30|789=3"];
+    assert_eq!(slot(&mut bench, 2), [&answer[..], &resent].concat());
+    assert_eq!(bench.report("c"), ["35=8|34=5|58=c"]);
+    bench.reconnect();
+    // What is missed already is resent with what comes meanwhile.
+    assert!(bench.logon("789=5|").is_empty());
+    assert!(bench.report("d").is_empty());
+    let resent = ["35=8|34=5|43=Y|58=c", "35=8|34=6|43=Y|58=d", "35=4|34=7|43=Y|36=8|123=Y"];
+    let answer = ["35=A|34=7|98=0|108=30|789=4"];
+    assert_eq!(slot(&mut bench, 3), [&answer[..], &resent].concat());
+    bench.reconnect();
+    // Control: nothing is missed and nothing comes.
+    assert!(bench.logon("789=8|").is_empty());
+    assert_eq!(slot(&mut bench, 4), ["35=A|34=8|98=0|108=30|789=5"]);
+}
+
+#[test]
 fn a_reset_that_expects_more_than_the_first_message_is_refused_and_resets_nothing() {
     let mut bench = bench(|_| {});
     bench.logon("");
