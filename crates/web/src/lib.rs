@@ -27,6 +27,7 @@ pub mod server;
 mod socket;
 mod stall;
 mod unique;
+mod uri;
 pub mod venue;
 
 pub use node::{WEB_NODE, WebNode};

@@ -6,6 +6,7 @@ use axum::http::{Method, Uri};
 use serde_json::{Map, Value, json};
 
 use crate::error::{ApiError, CODES};
+use crate::uri::pairs;
 
 /// Parameters of a query, with the schema of each.
 type Query = &'static [(&'static str, Parameter)];
@@ -164,25 +165,25 @@ fn is_of(path: &str, of: &str) -> bool {
     named.all(part) && parts.next().is_none()
 }
 
-/// Refuses a parameter of a query that its path does not have, that has no value, or that comes twice: left
-/// out, it would widen what it was to narrow, such as the orders that are cancelled. Paths that are not in the
+/// Refuses a parameter of a query that its path does not have, that can't be read or has no value, or that comes
+/// twice: left out, it would widen what it was to narrow, such as the orders that are cancelled. Paths that are not in the
 /// document refuse nothing here; nor does the WebSocket's, whose query tells a client's connections apart.
 ///
 /// # Errors
 /// The first such parameter.
 pub(crate) fn check_query(method: &Method, uri: &Uri) -> Result<(), ApiError> {
-    let (path, query) = (uri.path(), uri.query().unwrap_or(""));
+    let path = uri.path();
     let asks = if method == Method::HEAD { &Method::GET } else { method };
     let is = |of: &&Operation| {
         of.method.eq_ignore_ascii_case(asks.as_str()) && is_of(path, of.path) && path != "/v1/ws"
     };
     let Some(of) = OPERATIONS.iter().find(is) else { return Ok(()) };
     let mut seen = Vec::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').map_or((pair, None), |(of, to)| (of, Some(to)));
+    for pair in pairs(uri.query()) {
+        let (name, value) = pair?;
         let shown: String = name.chars().take(NAME_MAX).collect();
         let bad = |why: &str| Err(ApiError::new("bad_field", format!("{shown}: {why}")));
-        if !of.query.iter().any(|(known, _)| *known == name) {
+        if !of.query.iter().any(|(known, _)| name == *known) {
             let known: Vec<&str> = of.query.iter().map(|(known, _)| *known).collect();
             return match known.is_empty() {
                 true => bad("no parameter; this path has none"),
@@ -310,6 +311,7 @@ mod tests {
             (Method::DELETE, "/v1/orders?"),
             (Method::DELETE, "/v1/orders?symbol=AAA"),
             (Method::DELETE, "/v1/orders?symbol="),
+            (Method::DELETE, "/v1/orders?%73ymbol=BRK%2FA%26%2B"),
             (Method::GET, "/v1/candles/AAA?limit=5&interval=1m&"),
             (Method::HEAD, "/v1/fills?since=1"),
             // Neither in the document nor of this method, or told apart by its query.
@@ -325,7 +327,11 @@ mod tests {
                 "/v1/orders?sym=AAA",
                 "sym: no parameter of this path, which has symbol",
             ),
-            (Method::DELETE, "/v1/orders?%73ymbol=AAA", "%73ymbol: no parameter"),
+            (Method::DELETE, "/v1/orders?symbo%6C=A&symb%6Fl=B", "symbol: a parameter that comes"),
+            (Method::DELETE, "/v1/orders?%73ym=AAA", "sym: no parameter"),
+            (Method::DELETE, "/v1/orders?symbol%3DAAA", "symbol=AAA: no parameter"),
+            (Method::DELETE, "/v1/orders?symbol=A%2", "symbol=A%2: %"),
+            (Method::DELETE, "/v1/orders?symb%FFol=A", "symb%FFol=A: "),
             (Method::DELETE, "/v1/orders?symbol", "symbol: a parameter without"),
             (
                 Method::DELETE,

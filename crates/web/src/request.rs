@@ -221,6 +221,18 @@ pub fn client_id(text: &str) -> Result<ClOrdId, ApiError> {
     }
 }
 
+/// A client order id of an order that is to be entered: neither `.` nor `..`, which clients take out of a path as
+/// steps, so that it could not be asked for.
+///
+/// # Errors
+/// The field, and what it may be.
+pub(crate) fn new_client_id(text: &str) -> Result<ClOrdId, ApiError> {
+    match text {
+        "." | ".." => Err(bad("client_order_id", "neither . nor .., which are steps of a path")),
+        name => client_id(name),
+    }
+}
+
 pub(crate) fn one_of<T: Copy>(field: &str, text: &str, all: &[(&str, T)]) -> Result<T, ApiError> {
     let found = all.iter().find(|(name, _)| *name == text);
     let names = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
@@ -284,7 +296,7 @@ pub(crate) fn new_of(map: &Map<String, Value>, instruments: &Instruments) -> Res
         None => TimeInForce::Day,
     };
     Ok(New {
-        client_id: text(map, "client_order_id")?.map(client_id).transpose()?,
+        client_id: text(map, "client_order_id")?.map(new_client_id).transpose()?,
         instrument,
         side: one_of("side", side, &sides)?,
         qty: Qty(lots),
@@ -314,7 +326,7 @@ pub(crate) fn replace_of(map: &Map<String, Value>) -> Result<Replace, ApiError> 
     let qty = text(map, "qty")?.ok_or_else(|| missing("qty"))?;
     let qty = Decimal::new(qty).ok_or_else(|| bad("qty", "a decimal in a string"))?;
     let price = price_of(map)?.ok_or_else(|| missing("price"))?;
-    Ok(Replace { client_id: client_id(id)?, qty, price, handling: handling(map)? })
+    Ok(Replace { client_id: new_client_id(id)?, qty, price, handling: handling(map)? })
 }
 
 /// Reads the body of a dead man's switch: milliseconds until all orders are cancelled; 0: off.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::to_bytes;
-use axum::extract::{ConnectInfo, Path, Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -23,6 +23,7 @@ use crate::market::{Market, SPANS, Topic};
 use crate::node::WebNode;
 use crate::request::{self, BODY_MAX};
 use crate::server::{Came, Door, Dropped, now, now_ms};
+use crate::uri::{Segment, parameter};
 use crate::venue;
 use crate::{openapi, page, public as public_credits, socket};
 
@@ -45,24 +46,16 @@ pub(crate) fn answer(reply: Result<Value, ApiError>) -> Response {
     }
 }
 
-/// A parameter of the query.
-fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
-    query?
-        .split('&')
-        .filter_map(|pair| pair.split_once('='))
-        .find_map(|(key, value)| (key == name).then_some(value))
-}
-
 /// A number of the query, 1 to `most`; [`DEPTH`] without it.
 fn count(query: Option<&str>, name: &str, most: usize) -> Result<usize, ApiError> {
-    let Some(text) = parameter(query, name) else { return Ok(DEPTH.min(most)) };
+    let Some(text) = parameter(query, name)? else { return Ok(DEPTH.min(most)) };
     let good = text.parse().ok().filter(|number| (1..=most).contains(number));
     good.ok_or_else(|| ApiError::new("bad_field", format!("{name}: a number of 1 to {most}")))
 }
 
 /// `since` of the query: a place in a stream; 0 without it.
 fn since(query: Option<&str>) -> Result<u64, ApiError> {
-    let Some(text) = parameter(query, "since") else { return Ok(0) };
+    let Some(text) = parameter(query, "since")? else { return Ok(0) };
     let wrong = |_| ApiError::new("bad_field", "since: a number, as seq of what is known");
     text.parse().map_err(wrong)
 }
@@ -172,7 +165,7 @@ async fn new_order(State(door): Here, ConnectInfo(from): From, request: Request)
 async fn replace(
     State(door): Here,
     ConnectInfo(from): From,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     request: Request,
 ) -> Response {
     let read = move |_: Option<&str>, body: &[u8]| {
@@ -184,7 +177,7 @@ async fn replace(
 async fn cancel(
     State(door): Here,
     ConnectInfo(from): From,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     request: Request,
 ) -> Response {
     let read = move |_: Option<&str>, body: &[u8]| {
@@ -202,7 +195,8 @@ async fn mass_cancel(State(door): Here, ConnectInfo(from): From, request: Reques
         let symbol = |name: &str| -> Result<Symbol, ApiError> {
             market.instruments().by_symbol(name).map(|one| one.symbol)
         };
-        Ok(Ask::MassCancel(parameter(query, "symbol").map(symbol).transpose()?))
+        let name = parameter(query, "symbol")?;
+        Ok(Ask::MassCancel(name.as_deref().map(symbol).transpose()?))
     };
     asked((door, from), request, Scope::Trade, read).await
 }
@@ -284,7 +278,7 @@ async fn open_orders(State(door): Here, ConnectInfo(from): From, request: Reques
 async fn order(
     State(door): Here,
     ConnectInfo(from): From,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     request: Request,
 ) -> Response {
     let read = move |_: Option<&str>, body: &[u8]| {
@@ -390,12 +384,12 @@ pub(crate) fn place_of(market: &Market, symbol: &str) -> Result<usize, ApiError>
     found.ok_or_else(|| ApiError::new("not_found", format!("no symbol {symbol:?}")))
 }
 
-async fn book(State(door): Here, Path(symbol): Path<String>, request: Request) -> Response {
+async fn book(State(door): Here, Segment(symbol): Segment, request: Request) -> Response {
     public(&door, &symbol, request.uri().query(), Topic::Book)
 }
 
 /// Single orders are followed while somebody wants them: this asks for them once.
-async fn queue(State(door): Here, Path(symbol): Path<String>, request: Request) -> Response {
+async fn queue(State(door): Here, Segment(symbol): Segment, request: Request) -> Response {
     let place = match place_of(&door.market, &symbol) {
         Ok(place) => place,
         Err(refused) => return refused.into_response(),
@@ -410,7 +404,7 @@ async fn queue(State(door): Here, Path(symbol): Path<String>, request: Request) 
     response
 }
 
-async fn trades(State(door): Here, Path(symbol): Path<String>, request: Request) -> Response {
+async fn trades(State(door): Here, Segment(symbol): Segment, request: Request) -> Response {
     let query = request.uri().query();
     let told = count(query, "limit", 1_000).and_then(|most| {
         let (place, since) = (place_of(&door.market, &symbol)?, since(query)?);
@@ -420,11 +414,12 @@ async fn trades(State(door): Here, Path(symbol): Path<String>, request: Request)
     answer(told)
 }
 
-async fn candles(State(door): Here, Path(symbol): Path<String>, request: Request) -> Response {
+async fn candles(State(door): Here, Segment(symbol): Segment, request: Request) -> Response {
     let query = request.uri().query();
     let told = count(query, "limit", 2_880).and_then(|most| {
         let place = place_of(&door.market, &symbol)?;
-        let name = parameter(query, "interval").unwrap_or(SPANS[0].0);
+        let name = parameter(query, "interval")?;
+        let name = name.as_deref().unwrap_or(SPANS[0].0);
         let span_ms = request::one_of("interval", name, &SPANS)?;
         let candles = door.market.candles(place, span_ms, most);
         Ok(json!({ "symbol": symbol, "interval": name, "candles": candles }))
@@ -432,15 +427,15 @@ async fn candles(State(door): Here, Path(symbol): Path<String>, request: Request
     answer(told)
 }
 
-async fn ticker(State(door): Here, Path(symbol): Path<String>, request: Request) -> Response {
+async fn ticker(State(door): Here, Segment(symbol): Segment, request: Request) -> Response {
     public(&door, &symbol, request.uri().query(), Topic::Ticker)
 }
 
-async fn auctions(State(door): Here, Path(symbol): Path<String>, request: Request) -> Response {
+async fn auctions(State(door): Here, Segment(symbol): Segment, request: Request) -> Response {
     public(&door, &symbol, request.uri().query(), Topic::Auctions)
 }
 
-async fn status(State(door): Here, Path(symbol): Path<String>, request: Request) -> Response {
+async fn status(State(door): Here, Segment(symbol): Segment, request: Request) -> Response {
     public(&door, &symbol, request.uri().query(), Topic::Status)
 }
 
@@ -540,12 +535,12 @@ mod tests {
     #[test]
     fn parameters_are_found_and_bounded() {
         let query = Some("depth=5&x&symbol=AAA");
-        assert_eq!(parameter(query, "symbol"), Some("AAA"));
-        assert_eq!(parameter(query, "x"), None);
-        assert_eq!(parameter(None, "depth"), None);
         assert_eq!(count(query, "depth", 10), Ok(5));
+        assert_eq!(count(Some("d%65pth=%37"), "depth", 10), Ok(7));
         assert_eq!(count(query, "limit", 10), Ok(10));
-        for wrong in ["depth=0", "depth=11", "depth=-1", "depth=", "depth=1e2"] {
+        for wrong in
+            ["depth=0", "depth=11", "depth=-1", "depth=", "depth=1e2", "depth=%", "depth=%FF"]
+        {
             assert_eq!(count(Some(wrong), "depth", 10).unwrap_err().code, "bad_field", "{wrong}");
         }
         assert_eq!((since(query), since(Some("since=7"))), (Ok(0), Ok(7)));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use types::{ClOrdId, Nanos, Price, Side, TimeInForce};
 use wire::ouch;
 
-use super::{Account, CLOSED_MAX, FILLS_MAX, OwnEvent, Unanswered, Wants};
+use super::{Account, CLOSED_MAX, FILLS_MAX, OwnEvent, Reply, Unanswered, Wants};
 use crate::decimal::{lots_text, position_text, value_text};
 use crate::error::ApiError;
 use crate::request::{side_name, time_in_force_name};
@@ -56,6 +56,7 @@ pub(super) struct Order {
     /// `None`: a market order.
     pub(super) price: Option<Price>,
     pub(super) time_in_force: TimeInForce,
+    pub(super) post_only: bool,
     pub(super) state: State,
     pub(super) reason: Option<String>,
     pub(super) order_ref: u64,
@@ -109,6 +110,15 @@ impl Account {
     pub(super) fn found(&self, of: ClOrdId) -> Result<&Order, ApiError> {
         let order = self.by_client.get(&of).and_then(|user_ref| self.orders.get(user_ref));
         order.ok_or_else(|| ApiError::new("not_found", format!("no order {}", name_of(&of))))
+    }
+
+    /// What a cancel is answered with, of an order of which nothing is left: success only if nothing took its
+    /// place either.
+    pub(super) fn told_cancelled(&self, order: &Order) -> Reply {
+        match order.state {
+            State::Cancelled => Ok(self.order_json(order)),
+            state => Err(ApiError::new("not_open", format!("the order is {}", state.name()))),
+        }
     }
 
     pub(super) fn place_of(&self, symbol: [u8; 8]) -> Option<usize> {

@@ -10,6 +10,9 @@ use crate::decimal::lots_text;
 use crate::error::ApiError;
 use crate::request::{New, Replace, bad_qty, client_id};
 
+/// Names that the door tries for an order; they have 13 digits at most.
+const NAMES_MAX: u64 = 1 << 20;
+
 impl Account {
     pub(super) fn enter(
         &mut self,
@@ -28,8 +31,8 @@ impl Account {
             let (was, is) = (order.replaces.is_none(), Some(new.instrument.id));
             let same = was
                 && instrument == is
-                && (order.side, order.qty, order.price, order.time_in_force)
-                    == (new.side, new.qty.0, new.price, new.time_in_force);
+                && (order.side, order.qty, order.price) == (new.side, new.qty.0, new.price)
+                && (order.time_in_force, order.post_only) == (new.time_in_force, new.post_only);
             let answer = match same {
                 true if order.state == State::Pending => {
                     return self.wait(order.user_ref, Wants::Entered, reply);
@@ -52,9 +55,10 @@ impl Account {
         if new.handling.validate_only {
             return Some((reply, self.checked(place, new.qty)));
         }
+        let Some(client_id) = new.client_id.or_else(|| self.own_name()) else {
+            return Some((reply, Err(ApiError::new("busy", "no name is left: give one"))));
+        };
         let number = self.next_number();
-        let own = || client_id(&format!("W{number:010x}")).unwrap_or(ClOrdId([b' '; 14]));
-        let client_id = new.client_id.unwrap_or_else(own);
         let order = NewOrder {
             user_ref: UserRefNum(number),
             side: new.side,
@@ -82,6 +86,7 @@ impl Account {
                 leaves: new.qty.0,
                 price: new.price,
                 time_in_force: new.time_in_force,
+                post_only: new.post_only,
                 state: State::Pending,
                 reason: None,
                 order_ref: 0,
@@ -91,6 +96,17 @@ impl Account {
             self.orders.insert(number, order);
         }
         refused
+    }
+
+    /// A name for an order whose client gives none: its number, and if an order that is known has that name the
+    /// number with something before it. The same orders make the same name.
+    fn own_name(&self) -> Option<ClOrdId> {
+        let number = u64::from(self.next_ref);
+        let mut names = (0..NAMES_MAX).filter_map(|before| {
+            let digits = (before << u32::BITS) | number;
+            client_id(&format!("W{digits:010x}")).ok()
+        });
+        names.find(|name| !self.by_client.contains_key(name))
     }
 
     pub(super) fn replace(
@@ -110,12 +126,16 @@ impl Account {
         };
         if let Ok(known) = self.found(replace.client_id) {
             // Asked for again: its answer is known, or on its way.
-            let same = known.replaces == Some(order.user_ref);
+            let instrument = self.instruments.0.get(known.instrument);
+            let qty = instrument.and_then(|of| replace.qty.lots(of)).map(|qty| qty.0);
+            let same = known.replaces == Some(order.user_ref)
+                && (qty, replace.price) == (Some(known.qty), known.price.unwrap_or_default());
             return match (same, known.state) {
                 (true, State::Pending) => self.wait(known.user_ref, Wants::Entered, reply),
                 (true, _) => Some((reply, Ok(self.order_json(known)))),
                 (false, _) => {
-                    let why = format!("another order is {}", name_of(&replace.client_id));
+                    let name = name_of(&replace.client_id);
+                    let why = format!("another order, or one of other terms, is {name}");
                     Some((reply, Err(ApiError::new("client_order_id_used", why))))
                 }
             };
@@ -159,6 +179,7 @@ impl Account {
                 qty: qty.0,
                 leaves: qty.0.saturating_sub(order.filled),
                 price: Some(replace.price),
+                post_only: false,
                 state: State::Pending,
                 reason: None,
                 // Nothing of it is in a book yet.
@@ -198,11 +219,7 @@ impl Account {
         };
         if order.state.is_over() {
             // A cancel that is repeated finds what it did.
-            let answer = match order.state {
-                State::Cancelled => Ok(self.order_json(order)),
-                state => Err(ApiError::new("not_open", format!("the order is {}", state.name()))),
-            };
-            return Some((reply, answer));
+            return Some((reply, self.told_cancelled(order)));
         }
         let number = order.user_ref;
         let mut message = Vec::new();

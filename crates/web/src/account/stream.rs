@@ -45,7 +45,7 @@ impl Account {
         let time = message.get(1..).and_then(<[u8]>::first_chunk::<8>);
         self.told_at = time.map_or(0, |bytes| u64::from_be_bytes(*bytes));
         match read {
-            Outbound::OrderAccepted(m, _) => {
+            Outbound::OrderAccepted(m, appendage) => {
                 let (number, price) = (m.user_ref.get(), m.price.get());
                 self.next_ref = self.next_ref.max(number.saturating_add(1));
                 let Some(instrument) = self.place_of(m.symbol) else { return };
@@ -64,6 +64,7 @@ impl Account {
                     time_in_force: ouch::time_in_force(m.time_in_force)
                         .or(known.map(|order| order.time_in_force))
                         .unwrap_or(TimeInForce::Day),
+                    post_only: appendage.post_only() || known.is_some_and(|order| order.post_only),
                     state: State::Open,
                     reason: None,
                     order_ref: m.order_ref.get(),
@@ -74,7 +75,7 @@ impl Account {
                 self.arrived(number, m.time.get());
                 self.taken(number, rests);
             }
-            Outbound::OrderReplaced(m, _) => {
+            Outbound::OrderReplaced(m, appendage) => {
                 let (number, orig) = (m.user_ref.get(), m.orig_user_ref.get());
                 self.next_ref = self.next_ref.max(number.saturating_add(1));
                 let Some(instrument) = self.place_of(m.symbol) else { return };
@@ -93,6 +94,7 @@ impl Account {
                     time_in_force: of
                         .or_else(|| ouch::time_in_force(m.time_in_force))
                         .unwrap_or(TimeInForce::Day),
+                    post_only: appendage.post_only(),
                     state: State::Open,
                     reason: None,
                     order_ref: m.order_ref.get(),
@@ -180,7 +182,10 @@ impl Account {
                 order.state = State::Cancelled;
             }
         });
-        self.answered(number, Wants::Cancelled);
+        // Some of it went otherwise, as by a trade with the account's own orders: the rest is still asked for.
+        if self.orders.get(&number).is_none_or(|order| order.state.is_over()) {
+            self.answered(number, Wants::Cancelled);
+        }
     }
 
     /// An order's state answers whoever waits for it.
@@ -190,6 +195,7 @@ impl Account {
                 let why = order.reason.clone().unwrap_or_default();
                 Err(ApiError::new("rejected", why))
             }
+            Some(order) if wants == Wants::Cancelled => account.told_cancelled(order),
             Some(order) => Ok(account.order_json(order)),
             None => Ok(Value::Null),
         });

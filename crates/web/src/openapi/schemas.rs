@@ -59,6 +59,16 @@ fn id() -> Value {
     json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]{1,14}$" })
 }
 
+/// The id of an order that is to be entered: neither `.` nor `..`.
+fn new_id() -> Value {
+    let pattern = concat!(
+        "^([A-Za-z0-9_-][A-Za-z0-9._-]{0,13}",
+        "|\\.[A-Za-z0-9_-][A-Za-z0-9._-]{0,12}",
+        "|\\.\\.[A-Za-z0-9._-]{1,12})$"
+    );
+    json!({ "type": "string", "pattern": pattern })
+}
+
 fn handling() -> [(&'static str, Value); 2] {
     [("deadline_ms", whole()), ("validate_only", json!({ "type": "boolean", "default": false }))]
 }
@@ -73,10 +83,10 @@ fn requests() -> Vec<(&'static str, Value)> {
         ("price", decimal()),
         ("time_in_force", json!({ "type": "string", "enum": lives, "default": "day" })),
         ("post_only", json!({ "type": "boolean", "default": false })),
-        ("client_order_id", id()),
+        ("client_order_id", new_id()),
     ];
     new.extend(handling());
-    let mut replace = vec![("client_order_id", id()), ("qty", decimal()), ("price", decimal())];
+    let mut replace = vec![("client_order_id", new_id()), ("qty", decimal()), ("price", decimal())];
     replace.extend(handling());
     let with =
         |first: &[(&'static str, Value)], rest: &[(&'static str, Value)]| [first, rest].concat();

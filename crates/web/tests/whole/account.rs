@@ -361,7 +361,7 @@ fn requests_tell_once_when_they_were_where() {
     assert_eq!(both, [Stamps { number, ..times }, mass]);
 }
 
-fn with(ask: Ask, change: impl FnOnce(&mut New)) -> Ask {
+pub(crate) fn with(ask: Ask, change: impl FnOnce(&mut New)) -> Ask {
     let Ask::New(mut new) = ask else { panic!("no new order") };
     change(&mut new);
     Ask::New(new)
@@ -476,7 +476,7 @@ fn rejected(number: u32, code: u16, name: &str) -> Vec<u8> {
 }
 
 /// The exchange's word that `number` stands in the place of `orig`, with so many lots open.
-fn replaced(orig: u32, number: u32, lots: u32, name: &str) -> Vec<u8> {
+pub(crate) fn replaced(orig: u32, number: u32, lots: u32, name: &str) -> Vec<u8> {
     let (price, reference) = (1_000_000u64.to_be_bytes(), 78u64.to_be_bytes());
     let fields: [&[u8]; 13] = [
         &orig.to_be_bytes(),

@@ -180,6 +180,18 @@ fn paths_are_served_and_refusals_have_their_codes() {
             (plain("GET", "/v1/ws"), (400, "bad_field")),
             (plain("GET", "/v1/book/AAA?dept=5"), (400, "bad_field")),
             (plain("GET", "/v1/time?x=1"), (400, "bad_field")),
+            // What an address can't be read of is refused like the rest.
+            (plain("GET", "/v1/book/%FF"), (400, "bad_field")),
+            (plain("GET", "/v1/orders/%FF"), (400, "bad_field")),
+            (plain("GET", "/v1/book/AAA?depth=%FF"), (400, "bad_field")),
+            (plain("GET", "/v1/book/AAA?depth=%3"), (400, "bad_field")),
+            (plain("GET", "/v1/book/AAA?d%65pth=501"), (400, "bad_field")),
+            (plain("GET", "/v1/book/A%41A?d%65pth=%35"), (200, "")),
+            (
+                signed("all", now_ms(), ("DELETE", "/v1/orders?symbol=%41A%41"), ""),
+                (503, "session_down"),
+            ),
+            (signed("all", now_ms(), ("DELETE", "/v1/orders?symbol=%"), ""), (400, "bad_field")),
             (signed("all", now_ms(), ("DELETE", "/v1/orders?sym=AAA"), ""), (400, "bad_field")),
             (signed("all", now_ms(), ("DELETE", "/v1/orders?symbol"), ""), (400, "bad_field")),
             // Control: this one is asked of the account.

@@ -3,6 +3,7 @@
 mod account;
 mod door;
 mod ends;
+mod ids;
 mod private;
 mod replay;
 
