@@ -80,7 +80,14 @@ def test_it_passes_the_checks_of_ccxt(fairbell_exchange: LocalExchange) -> None:
     balance = taker.fetch_balance()
     assert (balance["BTC"]["total"], balance["USD"]["total"]) == (0.125, 250.5)
     check_balance(maker, UNTOLD, "fetchBalance", balance)
+    with pytest.raises(ccxt.InvalidOrder):
+        maker.edit_order(moved["id"], "BTC/USD", "market", "sell", 1, 78000)
     assert maker.cancel_order(moved["id"])["status"] == "canceled"
+    # At a better price than its limit, which is told of its trades alone.
+    maker.create_order("BTC/USD", "limit", "sell", 0.125, 78000)
+    better = taker.create_order("BTC/USD", "limit", "buy", 0.125, 79000)
+    better = until(lambda: (of := taker.fetch_order(better["id"]))["status"] == "closed" and of)
+    assert (better["filled"], better["cost"], better["average"]) == (0.125, None, None)
     maker.create_order("GENA/USD", "limit", "buy", 3, 1.25)
     maker.cancel_all_orders()
     assert maker.fetch_open_orders() == []

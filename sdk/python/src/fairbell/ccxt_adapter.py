@@ -263,7 +263,7 @@ class _Shape:
                 "maker": of.parse_number("0"),
                 "precision": {"amount": number(told, "lot"), "price": number(told, "tick")},
                 "limits": {
-                    "amount": {"min": number(told, "lot"), "max": number(told, "qty_max")},
+                    "amount": {"min": number(told, "qty_min"), "max": number(told, "qty_max")},
                     "price": {"min": number(told, "tick"), "max": number(told, "price_max")},
                     "cost": {"min": None, "max": None},
                     "leverage": {"min": None, "max": None},
@@ -280,7 +280,7 @@ class _Shape:
     def _fetch_order_book(self, symbol: str, limit: Any, params: Any) -> Steps:
         of: Any = self
         market = of.market(symbol)
-        asked = {"symbol": market["id"]} | ({} if limit is None else {"depth": limit})
+        asked = {"symbol": market["id"]} | ({} if limit is None else {"depth": min(limit, 500)})
         told = yield "public_get_book_symbol", of.extend(asked, params)
         book = of.parse_order_book(told, market["symbol"], of.milliseconds())
         book["nonce"] = of.safe_integer(told, "seq")
@@ -318,7 +318,8 @@ class _Shape:
     def _fetch_trades(self, symbol: str, since: Any, limit: Any, params: Any) -> Steps:
         of: Any = self
         market = of.market(symbol)
-        asked = {"symbol": market["id"], "limit": 1000 if since is not None or limit is None else limit}
+        # As many as there are, since broken ones are left out before the rest is counted.
+        asked = {"symbol": market["id"], "limit": 1000}
         told = yield "public_get_trades_symbol", of.extend(asked, params)
         broken = {trade["trade_id"] for trade in told["trades"] if trade["broken"]}
         trades = [trade for trade in told["trades"] if trade["trade_id"] not in broken]
@@ -395,6 +396,9 @@ class _Shape:
             },
             market,
         )
+        # An order says how much of it traded and not at which prices: ccxt would take its limit for them.
+        if order["filled"] != "0":
+            parsed["cost"] = parsed["average"] = None
         return parsed
 
     def _patiently(self, name: str, asked: dict[str, Any]) -> Steps:
@@ -434,8 +438,10 @@ class _Shape:
         rest = of.omit(params, ["clientOrderId", "timeInForce", "postOnly"])
         return (yield from self._patiently("private_post_orders", of.extend(asked, rest)))
 
-    def _edit_order(self, id: str, symbol: str, amount: Any, price: Any, params: Any) -> Steps:
+    def _edit_order(self, id: str, symbol: str, kind: Any, amount: Any, price: Any, params: Any) -> Steps:
         of: Any = self
+        if kind not in (None, "limit"):
+            raise InvalidOrder(f"{of.id} edit_order: an order that can be replaced is a limit order, not {kind}")
         if amount is None or price is None:
             raise ArgumentsRequired(f"{of.id} edit_order: amount and price")
         asked = {
@@ -558,7 +564,7 @@ class fairbell(_Shape, ccxt.Exchange):
         params: Any = {},
     ) -> Any:
         """Replaces an order: the result has another id."""
-        return self._do(self._edit_order(id, symbol, amount, price, params))
+        return self._do(self._edit_order(id, symbol, type, amount, price, params))
 
     def cancel_order(self, id: str, symbol: Any = None, params: Any = {}) -> Any:
         """Cancels an order."""
@@ -649,7 +655,7 @@ class fairbell_async(_Shape, ccxt.async_support.Exchange):
         params: Any = {},
     ) -> Any:
         """Replaces an order: the result has another id."""
-        return await self._do(self._edit_order(id, symbol, amount, price, params))
+        return await self._do(self._edit_order(id, symbol, type, amount, price, params))
 
     async def cancel_order(self, id: str, symbol: Any = None, params: Any = {}) -> Any:
         """Cancels an order."""
