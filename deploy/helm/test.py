@@ -101,11 +101,22 @@ def disks_of_roots_outlive_them_and_budgets_keep_a_majority():
 def ports_follow_the_first_one():
     objects = render("port=9000")
     ports = {port["name"]: port["containerPort"] for port in pod(objects, "edge")["containers"][0]["ports"]}
-    assert (ports["ouch"], ports["fix"], ports["subscribe"]) == (9010, 9011, 9014), ports
+    assert (ports["ouch"], ports["fix"], ports["web"], ports["subscribe"]) == (9010, 9011, 9013, 9014), ports
     assert all(len(name) <= 15 for name in ports)
-    assert [port["port"] for port in objects["Service", "edges"]["spec"]["ports"]] == [9010, 9011, 9014]
+    assert [port["port"] for port in objects["Service", "edges"]["spec"]["ports"]] == [9010, 9011, 9013, 9014]
     policy = objects["NetworkPolicy", "edge"]["spec"]["ingress"][1]
-    assert [port["port"] for port in policy["ports"]] == [9010, 9011, 9012, 9014], policy
+    assert [port["port"] for port in policy["ports"]] == [9010, 9011, 9012, 9013, 9014], policy
+
+
+def rules_of_the_operator_stand_beside_those_of_the_venue():
+    store = {"to": [{"ipBlock": {"cidr": "10.0.7.0/24"}}], "ports": [{"port": 5432, "protocol": "TCP"}]}
+    metrics = {"from": [{"namespaceSelector": {}}], "ports": [{"port": 9100, "protocol": "TCP"}]}
+    plain = render()
+    objects = render(f"networkPolicy.egress={json.dumps([store])}", f"networkPolicy.ingress={json.dumps([metrics])}")
+    for role in ("root", "proxy", "standby", "edge"):
+        of, before = objects["NetworkPolicy", role]["spec"], plain["NetworkPolicy", role]["spec"]
+        assert of["egress"] == [store, *before["egress"]], role
+        assert of["ingress"] == [*before["ingress"], metrics], role
 
 
 def strangers_reach_edges_doors_and_the_retransmission_server_alone():

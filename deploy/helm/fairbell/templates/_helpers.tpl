@@ -59,7 +59,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if eq .role "root" -}}
 {{- $ports = concat $ports (list (dict "name" "overlay" "at" 0 "protocol" "UDP") (dict "name" "repair" "at" 1 "protocol" "UDP") (dict "name" "link" "at" 2 "protocol" "TCP") (dict "name" "control" "at" 4 "protocol" "TCP")) -}}
 {{- else if eq .role "edge" -}}
-{{- $ports = concat $ports (list (dict "name" "overlay" "at" 8 "protocol" "UDP") (dict "name" "feed" "at" 9 "protocol" "UDP") (dict "name" "ouch" "at" 10 "protocol" "TCP") (dict "name" "fix" "at" 11 "protocol" "TCP") (dict "name" "snapshots" "at" 12 "protocol" "TCP") (dict "name" "subscribe" "at" 14 "protocol" "TCP")) -}}
+{{- $ports = concat $ports (list (dict "name" "overlay" "at" 8 "protocol" "UDP") (dict "name" "feed" "at" 9 "protocol" "UDP") (dict "name" "ouch" "at" 10 "protocol" "TCP") (dict "name" "fix" "at" 11 "protocol" "TCP") (dict "name" "snapshots" "at" 12 "protocol" "TCP") (dict "name" "web" "at" 13 "protocol" "TCP") (dict "name" "subscribe" "at" 14 "protocol" "TCP")) -}}
 {{- else -}}
 {{- $ports = append $ports (dict "name" "overlay" "at" 7 "protocol" "UDP") -}}
 {{- end -}}
