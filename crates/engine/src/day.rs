@@ -97,7 +97,7 @@ impl Engine {
                 market.refer_to(last);
             }
         }
-        self.roll_instruments(out);
+        self.roll_instruments(goes_on, out);
         self.roll_moves(goes_on, out);
         self.day = Day::Closed;
         self.system_event(SystemEventCode::EndOfMarketHours, out);

@@ -47,17 +47,17 @@ impl Engine {
             return Applied::Refused;
         }
         if self.day != Day::Open {
-            self.carry_out_plan(slot, out);
+            self.carry_out_plan(slot, false, out);
         }
         Applied::Done
     }
 
-    /// Carries out what was planned for all instruments.
-    pub(crate) fn roll_instruments(&mut self, out: &mut Output) {
-        (0..self.markets.len()).for_each(|slot| self.carry_out_plan(slot, out));
+    /// Carries out what was planned for all instruments; `goes_on`: the day goes over into the next.
+    pub(crate) fn roll_instruments(&mut self, goes_on: bool, out: &mut Output) {
+        (0..self.markets.len()).for_each(|slot| self.carry_out_plan(slot, goes_on, out));
     }
 
-    fn carry_out_plan(&mut self, slot: usize, out: &mut Output) {
+    fn carry_out_plan(&mut self, slot: usize, goes_on: bool, out: &mut Output) {
         let market = &mut self.markets[slot];
         let tick = std::mem::take(&mut market.next_tick);
         let listed = market.next_listed.take();
@@ -70,7 +70,7 @@ impl Engine {
         }
         match listed {
             Some(false) if self.markets[slot].held => self.delist(slot, out),
-            Some(true) if !self.markets[slot].held => self.list(slot, out),
+            Some(true) if !self.markets[slot].held => self.list(slot, goes_on, out),
             _ => {}
         }
     }
@@ -107,11 +107,11 @@ impl Engine {
 
     /// It trades by the phase that the next day begins with; where a day goes over into the next,
     /// continuously at once.
-    fn list(&mut self, slot: usize, out: &mut Output) {
+    fn list(&mut self, slot: usize, goes_on: bool, out: &mut Output) {
         assert_eq!(self.books.len_of(slot as u16), 0, "what was not traded has no orders");
         self.markets[slot].held = true;
         self.refer(slot);
-        if self.day == Day::Open {
+        if goes_on {
             self.enter_phase(slot, Phase::Continuous, out);
         }
     }

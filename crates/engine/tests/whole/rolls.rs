@@ -3,7 +3,8 @@
 use engine::{Applied, Config, Engine, InstrumentRules, Output, replay_digests};
 use types::{
     CancelReason, Command, CommandKind, FeedSeq, InstrumentId, InstrumentParam, MarketEvent, Nanos,
-    OrderRef, OrderType, Price, Qty, RejectReason, Side, SplitMix64, SystemEventCode, TimeInForce,
+    OrderRef, OrderType, Phase, Price, Qty, RejectReason, Side, SplitMix64, SystemEventCode,
+    TimeInForce,
 };
 
 use crate::bench::{Bench, ONE, TWO, buy, config, instruments, order, sell};
@@ -164,6 +165,7 @@ fn an_instrument_is_traded_no_longer_and_another_one_from_a_roll_on() {
     bench.operate(CommandKind::EndOfDay, |_| {});
     let (day, gone) = (CancelReason::EndOfDay, CancelReason::Delisted);
     assert_eq!(bench.cancels(), [(1, 3, day), (1, 4, day), (1, 2, gone)]);
+    assert_eq!(bench.engine.books().phase(1), Phase::Closed, "nothing trades between two days");
     bench.operate(CommandKind::StartOfDay, |_| {});
     assert_eq!(directory(&bench), [2]);
     assert_eq!(bench.refused(buy(1, 5, 5, 100)), RejectReason::UnknownInstrument);
