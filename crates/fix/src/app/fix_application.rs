@@ -8,7 +8,7 @@ use types::{Command, ExecutionReport, Nanos};
 
 use super::ledger::{Ledger, LedgerLimits};
 use super::market::{self, MarketDataRequest, Subscription};
-use super::questions::{Answer, Questions, standing};
+use super::questions::{Answer, Questions, number_of};
 use super::request::{self, Refusal, Request};
 use super::{
     EXECUTION_REPORT, MARKET_DATA_REQUEST_REJECT, ORDER_CANCEL_REJECT, ORDER_MASS_CANCEL_REPORT,
@@ -110,7 +110,7 @@ impl FixApplication {
             _ => None,
         };
         if let Some((&id, refusal)) = known {
-            let standing = standing(&self.ledger, &id, message, now);
+            let standing = self.ledger.status(&id, number_of(message), now);
             if standing.is_some() || matches!(request, Request::Status { .. }) {
                 let answer = Answer { id, refusal, standing };
                 self.questions.answer(self.version, now, message, answer, Some(symbols), port);
@@ -205,7 +205,7 @@ impl FixApplication {
         let named = message.get(tag::ORIG_CL_ORD_ID.number);
         let named = named.filter(|_| msg_type == ORDER_CANCEL_REJECT);
         if let Some(id) = named.and_then(|named| request::cl_ord_id(named).ok()) {
-            let standing = standing(&self.ledger, &id, message, now);
+            let standing = self.ledger.status(&id, number_of(message), now);
             let answer = Answer { id, refusal: *refusal, standing };
             return self.questions.answer(version, now, message, answer, None, port);
         }

@@ -47,20 +47,16 @@ impl Answer {
     }
 }
 
-/// How the order `id` stands, as the answer to `message` tells it.
-pub(super) fn standing(
-    ledger: &Ledger,
-    id: &ClOrdId,
-    message: &Message<'_>,
-    now: Nanos,
-) -> Option<Execution> {
-    ledger.status(id, u64::from(message.seq_num().unwrap_or(0)), now)
+/// The number that the answer to a request names it by.
+pub(super) fn number_of(message: &Message<'_>) -> u64 {
+    u64::from(message.seq_num().unwrap_or(0))
 }
 
 /// A request whose answer waits for its number.
 #[derive(Clone, Debug)]
 struct Question {
     mark: u64,
+    number: u64,
     answer: Answer,
     request: Vec<u8>,
 }
@@ -97,7 +93,8 @@ impl Questions {
             self.last_mark = mark;
             // What was asked before may have its answer by now.
             self.drop_answered(port.first_marked());
-            self.waiting.push_back(Question { mark, answer, request: message.bytes().to_vec() });
+            let (number, request) = (number_of(message), message.bytes().to_vec());
+            self.waiting.push_back(Question { mark, number, answer, request });
         }
     }
 
@@ -112,11 +109,12 @@ impl Questions {
     ) {
         self.drop_answered(outbound.first_marked());
         for question in &mut self.waiting {
-            let Ok(message) = self.index.parse(&question.request) else { continue };
             let answer = &mut question.answer;
-            let standing = standing(ledger, &answer.id, &message, now);
+            let standing = ledger.status(&answer.id, question.number, now);
             let told = answer.standing.map(|told| Execution { at: now, ..told });
-            if standing != told {
+            if standing != told
+                && let Ok(message) = self.index.parse(&question.request)
+            {
                 answer.standing = standing;
                 outbound.revise(question.mark, |writer| {
                     answer.write(version, &message, now, Some(symbols), writer);
