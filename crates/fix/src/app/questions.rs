@@ -16,6 +16,9 @@ use crate::session::{Outbound, Port, Store};
 use crate::version::Version;
 use crate::view::{FieldIndex, Message};
 
+/// Empty buffers that are kept.
+const SPARE_MAX: usize = 16;
+
 /// What is answered to a request that names an order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
@@ -65,6 +68,8 @@ struct Question {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Questions {
     waiting: VecDeque<Question>,
+    /// Empty buffers for requests, to be used again.
+    spare: Vec<Vec<u8>>,
     last_mark: u64,
     index: FieldIndex,
 }
@@ -93,7 +98,9 @@ impl Questions {
             self.last_mark = mark;
             // What was asked before may have its answer by now.
             self.drop_answered(port.first_marked());
-            let (number, request) = (number_of(message), message.bytes().to_vec());
+            let mut request = self.spare.pop().unwrap_or_default();
+            request.extend_from_slice(message.bytes());
+            let number = number_of(message);
             self.waiting.push_back(Question { mark, number, answer, request });
         }
     }
@@ -126,8 +133,11 @@ impl Questions {
     /// Drops the requests before the one with this mark, whose answer is the first that waits.
     fn drop_answered(&mut self, first: Option<u64>) {
         let first = first.unwrap_or(u64::MAX);
-        while self.waiting.front().is_some_and(|question| question.mark < first) {
-            self.waiting.pop_front();
+        while let Some(mut question) = self.waiting.pop_front_if(|question| question.mark < first) {
+            question.request.clear();
+            if self.spare.len() < SPARE_MAX {
+                self.spare.push(question.request);
+            }
         }
     }
 }
