@@ -7,7 +7,7 @@ use super::store::{MsgType, Store};
 use crate::encode::Writer;
 use crate::version::Version;
 
-/// Sends an application's answers during one call of [`Application::message`].
+/// Sends an application's answers during one call of [`super::Application::message`].
 #[derive(Debug)]
 pub struct Port<'a, S> {
     pub(super) outbound: &'a mut Outbound<S>,

@@ -441,7 +441,7 @@ class _Shape:
     def _edit_order(self, id: str, symbol: str, kind: Any, amount: Any, price: Any, params: Any) -> Steps:
         of: Any = self
         if kind not in (None, "limit"):
-            raise InvalidOrder(f"{of.id} edit_order: an order that can be replaced is a limit order, not {kind}")
+            raise InvalidOrder(f"{of.id} edit_order: type: limit, not {kind}")
         if amount is None or price is None:
             raise ArgumentsRequired(f"{of.id} edit_order: amount and price")
         asked = {
