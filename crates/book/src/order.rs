@@ -63,7 +63,7 @@ pub struct Order {
     pub(crate) session: u16,
     pub(crate) display_qty: u32,
     pub(crate) min_qty: u32,
-    /// The hash of its identifier, see [`crate::Hashes`].
+    /// The hash of its identifier; that of none without [`crate::Books::keep_identifiers`].
     pub(crate) id_hash: IdHash,
 }
 
