@@ -59,6 +59,7 @@ impl Engine {
         let command = &input.command;
         let own = key_of(command.account, command.user_ref);
         self.books.prefetch_identifier(own, &command.cl_ord_id);
+        // The same fetch in both branches, not before them: `bench engine` is 4 % slower so.
         if command.kind != CommandKind::Replace {
             return self.books.prefetch(own);
         }
